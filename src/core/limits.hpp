@@ -1,0 +1,42 @@
+// Every bound of the contract, by name. Messages, checks and tests take them from here.
+#pragma once
+
+#include "core/units.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ratelimit::core::limits {
+
+inline constexpr std::size_t name_bytes_max = 512;
+inline constexpr std::size_t list_elements_max = 1'000;
+
+inline constexpr std::int32_t seconds_min = 1;
+inline constexpr std::int32_t seconds_max = 31'622'400; // 366 days
+
+inline constexpr std::int32_t batch_min = 1;
+inline constexpr std::int32_t batch_max = 10'000;
+
+inline constexpr std::int32_t window_seconds_default = 60;
+inline constexpr std::int32_t lease_ttl_seconds_default = 120;
+inline constexpr double amount_default = 1.0;
+
+// A full window: never ask again sooner than this.
+inline constexpr Span window_retry_min = Span::from_seconds(1);
+
+// A saturated concurrency limit: when to ask again.
+inline constexpr Span lease_retry_min = Span::from_seconds(1);
+inline constexpr Span lease_retry_max = Span::from_seconds(5);
+
+inline constexpr std::int32_t shard_count = 4096;
+
+// Adaptive token buckets.
+inline constexpr std::size_t bucket_rules_max = 16;
+inline constexpr std::int32_t bucket_requested_max = 10'000;
+
+static_assert(seconds_min <= window_seconds_default && window_seconds_default <= seconds_max);
+static_assert(seconds_min <= lease_ttl_seconds_default && lease_ttl_seconds_default <= seconds_max);
+static_assert(lease_retry_min <= lease_retry_max);
+static_assert(batch_min <= batch_max);
+
+} // namespace ratelimit::core::limits
