@@ -21,7 +21,8 @@ override COMPILER = $(CXX) $(CXXFLAGS)
 WARNINGS     = -Wall -Wextra -Wshadow -Wconversion -Wold-style-cast -Wnon-virtual-dtor -Wmissing-declarations
 # As system headers, the server's stay silent under our warnings and may use `register`.
 PG_CPPFLAGS  = -isystem $(shell $(PG_CONFIG) --includedir-server) -Isrc
-PG_CXXFLAGS  = -std=c++17 $(WARNINGS) -fvisibility=hidden -fvisibility-inlines-hidden -MMD -MP $(EXTRA_CXXFLAGS)
+EXTVERSION  := $(shell sed -n "s/^default_version = '\(.*\)'$$/\1/p" ratelimit.control)
+PG_CXXFLAGS  = -std=c++17 -DRATELIMIT_VERSION=\"$(EXTVERSION)\" $(WARNINGS) -fvisibility=hidden -fvisibility-inlines-hidden -MMD -MP $(EXTRA_CXXFLAGS)
 
 # An empty list must be empty when PGXS looks (hence :=), so that it skips that kind of test.
 REGRESS        := $(shell sed 's/\#.*//' test/schedule)

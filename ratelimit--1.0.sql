@@ -1,0 +1,255 @@
+\echo Use "CREATE EXTENSION ratelimit" to load this file. \quit
+
+-- The callable functions go into the schema that CREATE EXTENSION chose; everything else into schema ratelimit.
+DO $check$
+BEGIN
+	IF pg_catalog.quote_ident('@extschema@') OPERATOR(pg_catalog.=) 'ratelimit' THEN
+		RAISE EXCEPTION USING
+			ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'extension "ratelimit" cannot be installed into schema "ratelimit"',
+			DETAIL = 'The extension creates a schema of that name for its tables, types and views.',
+			HINT = 'Drop that schema if it is empty, and choose another one, for example: CREATE EXTENSION ratelimit SCHEMA public.';
+	END IF;
+	IF EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname OPERATOR(pg_catalog.=) 'ratelimit') THEN
+		RAISE EXCEPTION USING
+			ERRCODE = 'duplicate_schema',
+			MESSAGE = 'schema "ratelimit" already exists',
+			DETAIL = 'The extension creates and owns this schema, and does not take over one that somebody else made.',
+			HINT = 'Rename or drop the existing schema, then run CREATE EXTENSION ratelimit again.';
+	END IF;
+END
+$check$;
+
+CREATE SCHEMA ratelimit;
+REVOKE ALL ON SCHEMA ratelimit FROM PUBLIC;
+COMMENT ON SCHEMA ratelimit IS 'tables, types and views of the extension ratelimit';
+
+-- Tables -------------------------------------------------------------------------------------------------------------
+-- Hot columns first and of fixed width; no column that changes stands in an index of counters, so its updates stay HOT.
+
+CREATE TABLE ratelimit.counters (
+	window_start timestamptz NOT NULL,
+	used float8 NOT NULL,
+	reserved float8 NOT NULL,
+	limit_value float8 NOT NULL,
+	touched_at timestamptz NOT NULL,
+	window_seconds int4 NOT NULL,
+	scope_type text COLLATE "C" NOT NULL,
+	scope_key text COLLATE "C" NOT NULL,
+	metric text COLLATE "C" NOT NULL,
+	CONSTRAINT counters_pkey PRIMARY KEY (scope_type, scope_key, metric, window_seconds)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+COMMENT ON TABLE ratelimit.counters IS 'fixed-window counters, one row per key, which holds its newest window';
+COMMENT ON COLUMN ratelimit.counters.window_start IS 'start of the newest window';
+COMMENT ON COLUMN ratelimit.counters.used IS 'amount spent in that window';
+COMMENT ON COLUMN ratelimit.counters.reserved IS 'amount promised in that window and not yet settled: the sum of its reservations';
+COMMENT ON COLUMN ratelimit.counters.limit_value IS 'limit of the last grant; the smallest one when one call named several';
+COMMENT ON COLUMN ratelimit.counters.touched_at IS 'when the counter last changed';
+COMMENT ON COLUMN ratelimit.counters.window_seconds IS 'length of the window';
+
+CREATE TABLE ratelimit.reservations (
+	reservation_id uuid NOT NULL,
+	created_at timestamptz NOT NULL,
+	window_start timestamptz NOT NULL,
+	reset_at timestamptz NOT NULL,
+	amount float8 NOT NULL,
+	limit_value float8 NOT NULL,
+	window_seconds int4 NOT NULL,
+	status text COLLATE "C" NOT NULL DEFAULT 'reserved',
+	scope_type text COLLATE "C" NOT NULL,
+	scope_key text COLLATE "C" NOT NULL,
+	metric text COLLATE "C" NOT NULL,
+	task_id text COLLATE "C",
+	attempt_id text COLLATE "C",
+	actual_amount float8,
+	finalized_at timestamptz,
+	reason text COLLATE "C",
+	CONSTRAINT reservations_pkey PRIMARY KEY (reservation_id),
+	CONSTRAINT reservations_status CHECK (status OPERATOR(pg_catalog.=) ANY ('{reserved,committed,released}'::pg_catalog.text[]))
+) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+COMMENT ON TABLE ratelimit.reservations IS 'amounts promised by rl_reserve, until they are settled and for a while after';
+COMMENT ON COLUMN ratelimit.reservations.window_start IS 'start of the window in which the amount was reserved';
+COMMENT ON COLUMN ratelimit.reservations.reset_at IS 'end of that window';
+COMMENT ON COLUMN ratelimit.reservations.status IS 'reserved, committed or released';
+COMMENT ON COLUMN ratelimit.reservations.actual_amount IS 'what was spent, once committed';
+COMMENT ON COLUMN ratelimit.reservations.reason IS 'why it was settled: success, the reason given to rl_release, or expired';
+CREATE INDEX reservations_reserved ON ratelimit.reservations (reset_at) WHERE status OPERATOR(pg_catalog.=) 'reserved';
+CREATE INDEX reservations_finalized ON ratelimit.reservations (finalized_at) WHERE finalized_at IS NOT NULL;
+CREATE INDEX reservations_task ON ratelimit.reservations (task_id) WHERE task_id IS NOT NULL;
+
+CREATE TABLE ratelimit.requests (
+	request_id text COLLATE "C" NOT NULL,
+	created_at timestamptz NOT NULL,
+	scope_types text[] COLLATE "C" NOT NULL,
+	scope_keys text[] COLLATE "C" NOT NULL,
+	metrics text[] COLLATE "C" NOT NULL,
+	window_seconds int4[] NOT NULL,
+	amounts float8[] NOT NULL,
+	reservation_ids uuid[] NOT NULL,
+	lease_ids uuid[] NOT NULL,
+	CONSTRAINT requests_pkey PRIMARY KEY (request_id)
+);
+COMMENT ON TABLE ratelimit.requests IS 'granted calls of rl_reserve that carried a request_id: what was asked, and the ids that were given';
+COMMENT ON COLUMN ratelimit.requests.reservation_ids IS 'one element per limit of the call, NULL where it made no reservation';
+COMMENT ON COLUMN ratelimit.requests.lease_ids IS 'one element per limit of the call, NULL where it made no lease';
+CREATE INDEX requests_created ON ratelimit.requests (created_at);
+
+CREATE TABLE ratelimit.scopes (
+	leased float8 NOT NULL,
+	lease_count int8 NOT NULL,
+	expires_from timestamptz NOT NULL,
+	touched_at timestamptz NOT NULL,
+	scope_type text COLLATE "C" NOT NULL,
+	scope_key text COLLATE "C" NOT NULL,
+	CONSTRAINT scopes_pkey PRIMARY KEY (scope_type, scope_key)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+COMMENT ON TABLE ratelimit.scopes IS 'aggregates of each scope over its leases; its row lock orders those who change them';
+COMMENT ON COLUMN ratelimit.scopes.leased IS 'sum of the amounts of the lease rows of the scope, over or not';
+COMMENT ON COLUMN ratelimit.scopes.lease_count IS 'number of the lease rows of the scope';
+COMMENT ON COLUMN ratelimit.scopes.expires_from IS 'no lease of the scope expires earlier than this; infinity without leases';
+
+CREATE TABLE ratelimit.leases (
+	lease_id uuid NOT NULL,
+	expires_at timestamptz NOT NULL,
+	created_at timestamptz NOT NULL,
+	amount float8 NOT NULL,
+	limit_value float8 NOT NULL,
+	ttl_seconds int4 NOT NULL,
+	scope_type text COLLATE "C" NOT NULL,
+	scope_key text COLLATE "C" NOT NULL,
+	task_id text COLLATE "C",
+	attempt_id text COLLATE "C",
+	CONSTRAINT leases_pkey PRIMARY KEY (lease_id)
+) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+COMMENT ON TABLE ratelimit.leases IS 'slots of concurrency limits that somebody holds; a lease that is over is deleted';
+COMMENT ON COLUMN ratelimit.leases.expires_at IS 'the lease is live before this instant';
+COMMENT ON COLUMN ratelimit.leases.ttl_seconds IS 'what a renewal adds to the present';
+CREATE INDEX leases_scope ON ratelimit.leases (scope_type, scope_key, expires_at);
+CREATE INDEX leases_task ON ratelimit.leases (task_id) WHERE task_id IS NOT NULL;
+
+SELECT pg_catalog.pg_extension_config_dump('ratelimit.counters', '');
+SELECT pg_catalog.pg_extension_config_dump('ratelimit.scopes', '');
+SELECT pg_catalog.pg_extension_config_dump('ratelimit.leases', '');
+SELECT pg_catalog.pg_extension_config_dump('ratelimit.reservations', '');
+SELECT pg_catalog.pg_extension_config_dump('ratelimit.requests', '');
+
+-- Types --------------------------------------------------------------------------------------------------------------
+
+CREATE TYPE ratelimit.decision AS (
+	ordinal int4,
+	allowed bool,
+	reason text,
+	retryable bool,
+	retry_after_ms int8,
+	scope_type text,
+	scope_key text,
+	metric text,
+	limit_value float8,
+	amount float8,
+	used float8,
+	reserved float8,
+	remaining float8,
+	window_start timestamptz,
+	reset_at timestamptz,
+	reservation_id uuid,
+	lease_id uuid,
+	lease_expires_at timestamptz
+);
+COMMENT ON TYPE ratelimit.decision IS 'the decision on one limit of a call';
+COMMENT ON COLUMN ratelimit.decision.ordinal IS 'place of the limit in the request, from 1';
+COMMENT ON COLUMN ratelimit.decision.allowed IS 'whether the whole call was granted; the same on every row';
+COMMENT ON COLUMN ratelimit.decision.reason IS 'why this limit denies; NULL where it was no obstacle';
+COMMENT ON COLUMN ratelimit.decision.retryable IS 'whether waiting can help with this limit';
+COMMENT ON COLUMN ratelimit.decision.retry_after_ms IS 'when to ask again, in milliseconds; 0 where the limit was no obstacle, NULL when waiting never helps';
+COMMENT ON COLUMN ratelimit.decision.used IS 'amount spent in the window, or held by live leases, before this call';
+COMMENT ON COLUMN ratelimit.decision.reserved IS 'amount promised in the window and not yet settled, before this call';
+COMMENT ON COLUMN ratelimit.decision.remaining IS 'what is left of the limit: after the call when it was granted, else as found';
+COMMENT ON COLUMN ratelimit.decision.reset_at IS 'end of the window, or the earliest expiry of a live lease';
+
+-- Functions: counters ------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION @extschema@.rl_check(scope_type text, scope_key text, metric text, limit_value float8, amount float8 DEFAULT 1,
+	window_seconds int4 DEFAULT 60)
+RETURNS ratelimit.decision LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_check';
+COMMENT ON FUNCTION @extschema@.rl_check(text, text, text, float8, float8, int4) IS
+	'tells whether an amount would be granted now; writes nothing';
+
+CREATE FUNCTION @extschema@.rl_check(limits jsonb)
+RETURNS SETOF ratelimit.decision LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_check_list';
+COMMENT ON FUNCTION @extschema@.rl_check(jsonb) IS
+	'tells whether all of several limits would be granted now; writes nothing';
+
+CREATE FUNCTION @extschema@.rl_consume(scope_type text, scope_key text, metric text, limit_value float8, amount float8 DEFAULT 1,
+	window_seconds int4 DEFAULT 60)
+RETURNS ratelimit.decision LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_consume';
+COMMENT ON FUNCTION @extschema@.rl_consume(text, text, text, float8, float8, int4) IS
+	'spends an amount of a fixed-window limit, or says when to ask again';
+
+CREATE FUNCTION @extschema@.rl_consume(limits jsonb)
+RETURNS SETOF ratelimit.decision LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_consume_list';
+COMMENT ON FUNCTION @extschema@.rl_consume(jsonb) IS
+	'spends amounts of several fixed-window limits, all or nothing';
+
+CREATE FUNCTION @extschema@.rl_reserve(scope_type text, scope_key text, metric text, limit_value float8, amount float8 DEFAULT 1,
+	window_seconds int4 DEFAULT 60, lease_ttl_seconds int4 DEFAULT 120, task_id text DEFAULT NULL, attempt_id text DEFAULT NULL,
+	request_id text DEFAULT NULL)
+RETURNS ratelimit.decision LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_reserve';
+COMMENT ON FUNCTION @extschema@.rl_reserve(text, text, text, float8, float8, int4, int4, text, text, text) IS
+	'reserves an amount of a fixed-window limit, to be settled by rl_commit or given back by rl_release';
+
+CREATE FUNCTION @extschema@.rl_reserve(limits jsonb, task_id text DEFAULT NULL, request_id text DEFAULT NULL)
+RETURNS SETOF ratelimit.decision LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_reserve_list';
+COMMENT ON FUNCTION @extschema@.rl_reserve(jsonb, text, text) IS
+	'reserves amounts of several limits, all or nothing';
+
+CREATE FUNCTION @extschema@.rl_commit(reservation_ids uuid[], actual jsonb DEFAULT NULL)
+RETURNS int4 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_commit';
+COMMENT ON FUNCTION @extschema@.rl_commit(uuid[], jsonb) IS
+	'settles reservations with the amounts that were really spent; returns how many were settled now';
+
+CREATE FUNCTION @extschema@.rl_release(reservation_ids uuid[] DEFAULT '{}', lease_ids uuid[] DEFAULT '{}',
+	reason text DEFAULT 'released', OUT reservations int4, OUT leases int4)
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_release';
+COMMENT ON FUNCTION @extschema@.rl_release(uuid[], uuid[], text) IS
+	'gives reservations and leases back; returns how many of each were given back now';
+
+CREATE FUNCTION @extschema@.rl_attach(attempt_id text, reservation_ids uuid[] DEFAULT '{}', lease_ids uuid[] DEFAULT '{}',
+	OUT reservations int4, OUT leases int4)
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_attach';
+COMMENT ON FUNCTION @extschema@.rl_attach(text, uuid[], uuid[]) IS
+	'names the attempt that reservations and live leases belong to; returns how many of each were found';
+
+-- Functions: leases --------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION @extschema@.rl_renew(lease_ids uuid[], ttl_seconds int4 DEFAULT NULL, OUT ordinal int4, OUT lease_id uuid,
+	OUT renewed bool, OUT expires_at timestamptz)
+RETURNS SETOF record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_renew';
+COMMENT ON FUNCTION @extschema@.rl_renew(uuid[], int4) IS
+	'extends live leases; one row per id, in the order asked, renewed false for one that is lost';
+
+-- Functions: identity ------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION @extschema@.rl_shard(scope_type text, scope_key text)
+RETURNS int4 LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'rl_shard_of_scope';
+COMMENT ON FUNCTION @extschema@.rl_shard(text, text) IS 'shard number of a scope, 0 to 4095';
+
+CREATE FUNCTION @extschema@.rl_shard(id uuid)
+RETURNS int4 LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'rl_shard_of_id';
+COMMENT ON FUNCTION @extschema@.rl_shard(uuid) IS 'shard number that an id made by this extension carries, 0 to 4095';
+
+CREATE FUNCTION @extschema@.rl_version()
+RETURNS text LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'rl_version';
+COMMENT ON FUNCTION @extschema@.rl_version() IS 'version of the loaded library';
+
+REVOKE ALL ON FUNCTION
+	@extschema@.rl_check(text, text, text, float8, float8, int4),
+	@extschema@.rl_check(jsonb),
+	@extschema@.rl_consume(text, text, text, float8, float8, int4),
+	@extschema@.rl_consume(jsonb),
+	@extschema@.rl_reserve(text, text, text, float8, float8, int4, int4, text, text, text),
+	@extschema@.rl_reserve(jsonb, text, text),
+	@extschema@.rl_commit(uuid[], jsonb),
+	@extschema@.rl_release(uuid[], uuid[], text),
+	@extschema@.rl_attach(text, uuid[], uuid[]),
+	@extschema@.rl_renew(uuid[], int4)
+FROM PUBLIC;

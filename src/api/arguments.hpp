@@ -1,0 +1,79 @@
+// Arguments of the SQL functions: every check, and every message about bad input.
+//
+// A bad argument is 22023 unless a better code exists; the message names the argument, the detail gives the value, the
+// hint says what is accepted. A NULL where there is no default is 22004.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/request.hpp"
+#include "core/uuid7.hpp"
+#include "pg/memory.hpp"
+#include "pg/postgres.hpp"
+#include "pg/value.hpp"
+
+namespace ratelimit::api {
+
+// What a value is, for messages: an argument, or a key of an element of a list.
+struct Place {
+	std::string_view name;
+	std::string_view list;    // the argument that holds the list; empty for a plain argument
+	std::size_t ordinal = 0;  // 1-based place in the list
+
+	[[nodiscard]] std::string text() const;
+};
+
+[[noreturn]] void reject(const Place &place, const std::string &detail, const std::string &hint);
+[[noreturn]] void reject_null(const Place &place);
+[[noreturn]] void reject_length(std::string_view argument, std::size_t length);
+
+// --- plain values --------------------------------------------------------------------------------------------------
+
+[[nodiscard]] std::optional<std::string_view> optional_text(FunctionCallInfo fcinfo, int index);
+[[nodiscard]] std::string_view required_text(FunctionCallInfo fcinfo, int index, std::string_view name);
+[[nodiscard]] Datum required_datum(FunctionCallInfo fcinfo, int index, std::string_view name);
+
+// A name or identifier: not blank, at most 512 bytes of UTF-8.
+std::string_view check_name(const Place &place, std::string_view name);
+std::optional<std::string_view> check_optional_name(const Place &place, std::optional<std::string_view> name);
+// A scope type that a caller may write to: not one of ours.
+void check_own_scope_type(const Place &place, std::string_view scope_type);
+double check_amount(const Place &place, double amount);
+std::int32_t check_seconds(const Place &place, std::int64_t seconds);
+
+// --- limits --------------------------------------------------------------------------------------------------------
+
+enum class Mode { check, consume, reserve };
+
+using Elements = pg::SmallVector<core::Element, 4>;
+
+// The arguments (scope_type, scope_key, metric, limit_value, amount, window_seconds) and, for reserve,
+// (lease_ttl_seconds, task_id, attempt_id, request_id).
+[[nodiscard]] core::Element limit_argument(FunctionCallInfo fcinfo, Mode mode);
+
+// A list of limits as jsonb.
+[[nodiscard]] Elements limits_argument(FunctionCallInfo fcinfo, int index, Mode mode);
+
+// --- lists of ids and amounts --------------------------------------------------------------------------------------
+
+enum class Presence { required, optional };
+
+// The ids of an array, sorted and without repetition. NULL elements are unknown ids and left out; an optional argument
+// that is NULL is its default, the empty list.
+[[nodiscard]] pg::Vector<core::Uuid> sorted_ids(
+	FunctionCallInfo fcinfo, int index, std::string_view name, Presence presence);
+// As given, with absent elements for NULL.
+[[nodiscard]] pg::Vector<std::optional<core::Uuid>> ids_argument(FunctionCallInfo fcinfo, int index, std::string_view name);
+
+// What was really spent, by metric.
+struct ActualAmount {
+	std::string_view metric;
+	double amount;
+};
+[[nodiscard]] pg::Vector<ActualAmount> actual_argument(FunctionCallInfo fcinfo, int index);
+
+} // namespace ratelimit::api

@@ -1,0 +1,114 @@
+#include "api/lease_scope.hpp"
+
+#include <algorithm>
+
+#include "pg/entry.hpp"
+
+namespace ratelimit::api {
+
+namespace {
+
+// How many expired leases a grant removes beyond what it needs.
+constexpr std::size_t extra_removals = 16;
+
+using Ids = pg::Vector<core::Uuid>;
+
+bool has_room(const LeaseScope &scope) noexcept { return core::fits(scope.stored().leased + scope.amount, scope.limit); }
+
+bool may_have_expired(const LeaseScope &scope, core::Instant now) noexcept
+{
+	return scope.row && !core::lease_is_live(scope.row->scope.expires_from, now);
+}
+
+// Picks the expired leases of one scope: those that must go for the call to fit, and a few more. Reads only.
+void pick_expired(const LeaseScope &scope, core::Instant now, Ids &needed, Ids &extra)
+{
+	std::int64_t count = 2 * static_cast<std::int64_t>(extra_removals);
+	for (;;) {
+		const auto expired = store::read_expired(scope.key, scope.stored().expires_from, now, count);
+		core::StoredScope left = scope.stored();
+		std::size_t must_go = 0;
+		while (must_go < expired.size() && !core::fits(left.leased + scope.amount, scope.limit))
+			left = core::remove_leases(left, expired[must_go++].amount, 1);
+		const bool seen_all = static_cast<std::int64_t>(expired.size()) < count;
+		if (!seen_all && must_go + extra_removals > expired.size()) {
+			count *= 4;
+			continue;
+		}
+		for (std::size_t i = 0; i < std::min(expired.size(), must_go + extra_removals); i++)
+			(i < must_go ? needed : extra).push_back(expired[i].id);
+		return;
+	}
+}
+
+void subtract_removed(core::View<LeaseScope> scopes, const pg::Vector<store::RemovedLease> &removed) noexcept
+{
+	for (const store::RemovedLease &lease : removed)
+		for (LeaseScope &scope : scopes)
+			if (scope.scope_type == lease.scope_type && scope.scope_key == lease.scope_key)
+				scope.row->scope = core::remove_leases(scope.row->scope, lease.amount, 1);
+}
+
+core::View<core::Uuid> sorted_view(Ids &ids)
+{
+	std::sort(ids.begin(), ids.end());
+	return {ids.data(), ids.size()};
+}
+
+// One round over all scopes. The leases of all of them are locked in one order, that of their ids, in one statement.
+// Returns whether anything was removed.
+bool remove_round(core::View<LeaseScope> scopes, core::Instant now, store::Locked locked)
+{
+	Ids needed;
+	Ids extra;
+	for (const LeaseScope &scope : scopes)
+		if (may_have_expired(scope, now))
+			pick_expired(scope, now, needed, extra);
+	const auto removed = store::remove_expired(sorted_view(needed), now, locked);
+	const auto removed_too = store::remove_expired(sorted_view(extra), now, store::Locked::skip);
+	subtract_removed(scopes, removed);
+	subtract_removed(scopes, removed_too);
+	for (LeaseScope &scope : scopes)
+		if (may_have_expired(scope, now))
+			scope.row->scope.expires_from = store::expiry_from(scope.key, scope.row->scope.expires_from);
+	return !removed.empty();
+}
+
+} // namespace
+
+void lock_scope(LeaseScope &scope, core::Instant now)
+{
+	while (!store::lock_scope(scope.key)) {
+		if (store::insert_scope(scope.key, core::StoredScope{}, now))
+			scope.inserted = true;
+		pg::check_for_interrupts();
+	}
+}
+
+bool make_room(core::View<LeaseScope> scopes, core::Instant now)
+{
+	const auto all_fit = [&] { return std::all_of(scopes.begin(), scopes.end(), has_room); };
+	const auto any_expired = [&] {
+		return std::any_of(scopes.begin(), scopes.end(), [&](const LeaseScope &scope) { return may_have_expired(scope, now); });
+	};
+	if (!any_expired())
+		return all_fit();
+
+	// The first round waits for leases that somebody is renewing, in the order of the ids, and so cannot deadlock with
+	// another call. Later rounds already hold lease rows and must not wait.
+	bool progress = remove_round(scopes, now, store::Locked::wait);
+	while (!all_fit() && progress && any_expired()) {
+		pg::check_for_interrupts();
+		progress = remove_round(scopes, now, store::Locked::skip);
+	}
+	return all_fit();
+}
+
+void add_to_scope(LeaseScope &scope, double amount, core::Instant expires_at) noexcept
+{
+	scope.row->scope = core::add_lease(scope.row->scope, amount, expires_at);
+}
+
+void write_scope(const LeaseScope &scope, core::Instant now) { store::write_scope(*scope.row, scope.row->scope, now); }
+
+} // namespace ratelimit::api

@@ -1,0 +1,294 @@
+// rl_commit, rl_release, rl_attach and rl_renew: what becomes of reservations and leases.
+//
+// Lock order: counters, scopes, then leases and reservations, each by the bytes of the key or id. A reservation or lease
+// never changes its key, so the keys to lock can be read before anything is locked; whether it is still open is seen
+// again under the lock of its own row.
+#include <algorithm>
+#include <tuple>
+
+#include "api/arguments.hpp"
+#include "core/window.hpp"
+#include "pg/clock.hpp"
+#include "pg/entry.hpp"
+#include "pg/settings.hpp"
+#include "pg/spi.hpp"
+#include "pg/value.hpp"
+#include "store/lease_store.hpp"
+#include "store/reservation_store.hpp"
+#include "store/window_store.hpp"
+
+namespace ratelimit::api {
+
+namespace {
+
+using Ids = pg::Vector<core::Uuid>;
+
+core::View<core::Uuid> view(Ids &ids) noexcept { return {ids.data(), ids.size()}; }
+
+core::Instant read_clock() noexcept { return {pg::decision_clock_us()}; }
+
+// --- reservations --------------------------------------------------------------------------------------------------
+
+auto counter_order(const store::OpenReservation &open) noexcept
+{
+	return std::tie(open.scope_type, open.scope_key, open.metric, open.window_seconds);
+}
+
+// A counter and what its settled reservations change.
+struct SettledCounter {
+	std::optional<store::CounterRow> row;
+	core::StoredWindow window;
+	bool changed = false;
+};
+
+// What a commit counts as spent for a reservation.
+double actual_of(const store::OpenReservation &open, const pg::Vector<ActualAmount> &actual) noexcept
+{
+	for (const ActualAmount &given : actual)
+		if (given.metric == open.metric && given.amount > 0)
+			return given.amount;
+	return open.amount;
+}
+
+// A batch of reservations that are settled alike, with their counters locked.
+class Settling {
+public:
+	// Reads the open ones and locks their counters.
+	explicit Settling(Ids &ids);
+	[[nodiscard]] bool empty() const noexcept { return open_.empty(); }
+
+	// Commits when `actual` is given, else releases. Returns how many were settled now.
+	[[nodiscard]] int settle(const pg::Vector<ActualAmount> *actual, std::optional<std::string_view> reason);
+
+private:
+	pg::Vector<store::OpenReservation> open_; // by counter, then by id
+	pg::Vector<SettledCounter> counters_;
+	pg::Vector<std::size_t> counter_of_; // per reservation
+};
+
+Settling::Settling(Ids &ids)
+{
+	if (ids.empty())
+		return;
+	open_ = store::read_open_reservations(pg::uuid_array_datum(ids.data(), ids.size()));
+	std::sort(open_.begin(), open_.end(), [](const auto &a, const auto &b) {
+		return counter_order(a) != counter_order(b) ? counter_order(a) < counter_order(b) : a.id < b.id;
+	});
+	for (std::size_t i = 0; i < open_.size(); i++) {
+		if (i == 0 || counter_order(open_[i - 1]) != counter_order(open_[i])) {
+			const store::CounterKey key(
+				open_[i].scope_type, open_[i].scope_key, open_[i].metric, open_[i].window_seconds);
+			SettledCounter counter;
+			counter.row = store::lock_counter(key);
+			if (counter.row)
+				counter.window = counter.row->window;
+			counters_.push_back(counter);
+		}
+		counter_of_.push_back(counters_.size() - 1);
+	}
+}
+
+int Settling::settle(const pg::Vector<ActualAmount> *actual, std::optional<std::string_view> reason)
+{
+	const core::Instant now = read_clock();
+	pg::Vector<std::size_t> by_id(open_.size());
+	for (std::size_t i = 0; i < by_id.size(); i++)
+		by_id[i] = i;
+	std::sort(by_id.begin(), by_id.end(), [&](std::size_t a, std::size_t b) { return open_[a].id < open_[b].id; });
+
+	int settled = 0;
+	for (const std::size_t i : by_id) {
+		const store::OpenReservation &open = open_[i];
+		const std::optional<double> spent = actual != nullptr ? std::optional(actual_of(open, *actual)) : std::nullopt;
+		if (!store::settle_reservation(open.id, {spent, reason, now, pg::settings::retention_seconds() > 0}))
+			continue;
+		settled++;
+		SettledCounter &counter = counters_[counter_of_[i]];
+		if (!counter.row)
+			continue;
+		if (const auto window = core::settle(counter.window, open.window_start, open.amount, spent.value_or(0))) {
+			counter.window = *window;
+			counter.changed = true;
+		}
+	}
+	for (const SettledCounter &counter : counters_)
+		if (counter.changed)
+			store::settle_counter(*counter.row, counter.window, now);
+	return settled;
+}
+
+// --- leases --------------------------------------------------------------------------------------------------------
+
+struct LockedScope {
+	std::string_view scope_type;
+	std::string_view scope_key;
+	store::ScopeKey key;
+};
+
+// Locks the scopes of those of the leases that are known.
+pg::Vector<LockedScope> lock_scopes_of(Ids &lease_ids)
+{
+	pg::Vector<LockedScope> scopes;
+	if (lease_ids.empty())
+		return scopes;
+	auto leases = store::read_leases(view(lease_ids));
+	const auto order = [](const store::LeaseRow &lease) { return std::tie(lease.scope_type, lease.scope_key); };
+	std::sort(leases.begin(), leases.end(), [&](const auto &a, const auto &b) { return order(a) < order(b); });
+	for (std::size_t i = 0; i < leases.size(); i++) {
+		if (i > 0 && order(leases[i - 1]) == order(leases[i]))
+			continue;
+		LockedScope scope{leases[i].scope_type, leases[i].scope_key, {leases[i].scope_type, leases[i].scope_key}};
+		if (store::lock_scope(scope.key))
+			scopes.push_back(scope);
+	}
+	return scopes;
+}
+
+// Removes the live leases among the ids, whose scopes are locked, and takes them off the sums.
+int release_leases(Ids &lease_ids, const pg::Vector<LockedScope> &scopes)
+{
+	if (scopes.empty())
+		return 0;
+	const core::Instant now = read_clock();
+	const auto removed = store::remove_live(view(lease_ids), now);
+	for (const LockedScope &scope : scopes) {
+		double amount = 0;
+		std::int64_t count = 0;
+		for (const store::RemovedLease &lease : removed) {
+			if (lease.scope_type == scope.scope_type && lease.scope_key == scope.scope_key) {
+				amount = core::add_amounts(amount, lease.amount);
+				count++;
+			}
+		}
+		if (count == 0)
+			continue;
+		if (const auto row = store::read_scope(scope.key, now))
+			store::write_scope(*row, core::remove_leases(row->scope, amount, count), now);
+	}
+	return static_cast<int>(removed.size());
+}
+
+Datum two_counts(FunctionCallInfo fcinfo, int reservations, int leases)
+{
+	pg::Columns<2> row;
+	row.set(0, Int32GetDatum(reservations));
+	row.set(1, Int32GetDatum(leases));
+	return pg::composite_result(fcinfo, row);
+}
+
+Datum commit(FunctionCallInfo fcinfo)
+{
+	pg::require_writes("rl_commit");
+	Ids ids = sorted_ids(fcinfo, 0, "reservation_ids", Presence::required);
+	const pg::Vector<ActualAmount> actual = actual_argument(fcinfo, 1);
+	pg::Session session;
+	int settled = 0;
+	if (Settling settling(ids); !settling.empty())
+		settled = settling.settle(&actual, "success");
+	session.finish();
+	return Int32GetDatum(settled);
+}
+
+Datum release(FunctionCallInfo fcinfo)
+{
+	pg::require_writes("rl_release");
+	Ids reservation_ids = sorted_ids(fcinfo, 0, "reservation_ids", Presence::optional);
+	Ids lease_ids = sorted_ids(fcinfo, 1, "lease_ids", Presence::optional);
+	std::optional<std::string_view> reason = optional_text(fcinfo, 2);
+	if (reason && reason->empty())
+		reason.reset();
+	pg::Session session;
+	int reservations = 0;
+	int leases = 0;
+	{
+		Settling settling(reservation_ids);
+		const auto scopes = lock_scopes_of(lease_ids);
+		leases = release_leases(lease_ids, scopes);
+		if (!settling.empty())
+			reservations = settling.settle(nullptr, reason);
+	}
+	session.finish();
+	return two_counts(fcinfo, reservations, leases);
+}
+
+Datum attach(FunctionCallInfo fcinfo)
+{
+	pg::require_writes("rl_attach");
+	check_name({"attempt_id", {}, 0}, required_text(fcinfo, 0, "attempt_id"));
+	const Datum attempt_id = PG_GETARG_DATUM(0);
+	Ids reservation_ids = sorted_ids(fcinfo, 1, "reservation_ids", Presence::optional);
+	Ids lease_ids = sorted_ids(fcinfo, 2, "lease_ids", Presence::optional);
+	pg::Session session;
+	int leases = 0;
+	if (!lease_ids.empty()) {
+		const auto locked = store::lock_leases(view(lease_ids));
+		const core::Instant now = read_clock();
+		for (const store::LeaseRow &lease : locked) {
+			if (!core::lease_is_live(lease.expires_at, now))
+				continue;
+			store::attach_lease(lease.id, attempt_id);
+			leases++;
+		}
+	}
+	int reservations = 0;
+	for (const core::Uuid &id : reservation_ids)
+		reservations += store::attach_reservation(id, attempt_id) ? 1 : 0;
+	session.finish();
+	return two_counts(fcinfo, reservations, leases);
+}
+
+// Renews the live ones of the ids. Only the lease rows are locked: a grant that wants the slot of one of them waits.
+pg::Vector<store::LeaseRow> renew_live(Ids &ids, std::optional<std::int32_t> ttl_seconds)
+{
+	if (ids.empty())
+		return {};
+	const auto locked = store::lock_leases(view(ids));
+	const core::Instant now = read_clock();
+	Ids live;
+	for (const store::LeaseRow &lease : locked)
+		if (core::lease_is_live(lease.expires_at, now))
+			live.push_back(lease.id);
+	std::sort(live.begin(), live.end());
+	auto renewed = live.empty() ? pg::Vector<store::LeaseRow>() : store::renew_leases(view(live), now, ttl_seconds);
+	std::sort(renewed.begin(), renewed.end(), [](const auto &a, const auto &b) { return a.id < b.id; });
+	return renewed;
+}
+
+Datum renew(FunctionCallInfo fcinfo)
+{
+	pg::require_writes("rl_renew");
+	const auto asked = ids_argument(fcinfo, 0, "lease_ids");
+	Ids ids = sorted_ids(fcinfo, 0, "lease_ids", Presence::required);
+	std::optional<std::int32_t> ttl_seconds;
+	if (!PG_ARGISNULL(1))
+		ttl_seconds = check_seconds({"ttl_seconds", {}, 0}, PG_GETARG_INT32(1));
+	pg::SetResult result(fcinfo);
+	pg::Session session;
+	const auto renewed = renew_live(ids, ttl_seconds);
+	session.finish();
+	for (std::size_t i = 0; i < asked.size(); i++) {
+		pg::Columns<4> row;
+		row.set(0, Int32GetDatum(static_cast<std::int32_t>(i + 1)));
+		row.set(2, BoolGetDatum(false));
+		if (asked[i]) {
+			row.set(1, pg::uuid_datum(*asked[i]));
+			const auto found = std::lower_bound(renewed.begin(), renewed.end(), *asked[i],
+				[](const store::LeaseRow &lease, const core::Uuid &id) { return lease.id < id; });
+			if (found != renewed.end() && found->id == *asked[i]) {
+				row.set(2, BoolGetDatum(true));
+				row.set(3, pg::timestamp_datum(found->expires_at.us));
+			}
+		}
+		result.add(row);
+	}
+	return Datum(0);
+}
+
+} // namespace
+
+} // namespace ratelimit::api
+
+RATELIMIT_FUNCTION(rl_commit) { return ratelimit::api::commit(fcinfo); }
+RATELIMIT_FUNCTION(rl_release) { return ratelimit::api::release(fcinfo); }
+RATELIMIT_FUNCTION(rl_attach) { return ratelimit::api::attach(fcinfo); }
+RATELIMIT_FUNCTION(rl_renew) { return ratelimit::api::renew(fcinfo); }

@@ -1,0 +1,135 @@
+#include "pg/entry.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <new>
+
+#include "pg/call.hpp"
+
+namespace ratelimit::pg {
+
+MemoryContext call_context = nullptr;
+
+namespace {
+
+// Copies text into a fixed buffer, cut at a character boundary. Raises nothing: the encoding's length functions only
+// read.
+template <std::size_t capacity>
+void store_text(char (&buffer)[capacity], std::string_view text) noexcept
+{
+	std::size_t length = text.size();
+	if (length > capacity - 1)
+		length = static_cast<std::size_t>(
+			pg_mbcliplen(text.data(), static_cast<int>(text.size()), static_cast<int>(capacity - 1)));
+	std::memcpy(buffer, text.data(), length);
+	buffer[length] = '\0';
+}
+
+void fill(PendingError &pending, int sqlstate, std::string_view message, std::string_view detail,
+	std::string_view hint) noexcept
+{
+	pending.kind = PendingKind::ours;
+	pending.sqlstate = sqlstate;
+	store_text(pending.message, message);
+	store_text(pending.detail, detail);
+	store_text(pending.hint, hint);
+}
+
+} // namespace
+
+[[gnu::noinline]] Datum run_catching(Body body, FunctionCallInfo fcinfo, PendingError &pending) noexcept
+{
+	try {
+		return body(fcinfo);
+	} catch (const ServerError &error) {
+		if (error.data != nullptr) {
+			pending.kind = PendingKind::server;
+			pending.data = error.data;
+		} else {
+			fill(pending, ERRCODE_OUT_OF_MEMORY, "out of memory", "An error could not be copied.", "");
+		}
+	} catch (const SqlError &error) {
+		fill(pending, error.sqlstate, error.message, error.detail, error.hint);
+	} catch (const std::bad_alloc &) {
+		fill(pending, ERRCODE_OUT_OF_MEMORY, "out of memory", "Failed while deciding on a rate limit.", "");
+	} catch (const std::exception &error) {
+		fill(pending, ERRCODE_INTERNAL_ERROR, "internal error in ratelimit", error.what(),
+			"This is a bug. Please report it with the statement that caused it.");
+	} catch (...) {
+		fill(pending, ERRCODE_INTERNAL_ERROR, "internal error in ratelimit", "unknown exception",
+			"This is a bug. Please report it with the statement that caused it.");
+	}
+	return 0;
+}
+
+void report(const PendingError &pending)
+{
+	if (pending.kind == PendingKind::server)
+		ReThrowError(pending.data);
+	ereport(ERROR,
+		(errcode(pending.sqlstate), errmsg_internal("%s", pending.message),
+			pending.detail[0] != '\0' ? errdetail_internal("%s", pending.detail) : 0,
+			pending.hint[0] != '\0' ? errhint("%s", pending.hint) : 0));
+	pg_unreachable();
+}
+
+void require_writes(const char *function_name)
+{
+	if (RecoveryInProgress())
+		throw SqlError{ERRCODE_READ_ONLY_SQL_TRANSACTION, std::string("cannot execute ") + function_name + "() during recovery",
+			"This server is a standby; decisions are made on the primary.",
+			"Connect to the primary, for example with target_session_attrs=read-write."};
+	if (XactReadOnly)
+		throw SqlError{ERRCODE_READ_ONLY_SQL_TRANSACTION,
+			std::string("cannot execute ") + function_name + "() in a read-only transaction", "",
+			"Call it in a READ WRITE transaction."};
+	if (IsInParallelMode())
+		throw SqlError{ERRCODE_INVALID_TRANSACTION_STATE,
+			std::string("cannot execute ") + function_name + "() during a parallel operation", "", ""};
+}
+
+void check_for_interrupts()
+{
+	if (INTERRUPTS_PENDING_CONDITION())
+		call([] { ProcessInterrupts(); });
+}
+
+Datum composite_result(FunctionCallInfo fcinfo, Datum *values, bool *nulls, std::size_t count)
+{
+	return call([=] {
+		// A named row type is found in the type cache; OUT columns have to be put together from the catalog.
+		const Oid type = get_func_rettype(fcinfo->flinfo->fn_oid);
+		TupleDesc desc;
+		if (type == RECORDOID) {
+			if (get_call_result_type(fcinfo, nullptr, &desc) != TYPEFUNC_COMPOSITE)
+				elog(ERROR, "function must be declared to return a row");
+			desc = BlessTupleDesc(desc);
+		} else {
+			desc = lookup_rowtype_tupdesc(type, -1);
+		}
+		if (desc->natts != static_cast<int>(count))
+			elog(ERROR, "result type has %d columns instead of %d", desc->natts, static_cast<int>(count));
+		const Datum result = HeapTupleGetDatum(heap_form_tuple(desc, values, nulls));
+		if (type != RECORDOID)
+			ReleaseTupleDesc(desc);
+		return result;
+	});
+}
+
+SetResult::SetResult(FunctionCallInfo fcinfo) : info_(reinterpret_cast<ReturnSetInfo *>(fcinfo->resultinfo))
+{
+	call([=] { InitMaterializedSRF(fcinfo, 0); });
+}
+
+void SetResult::add(Datum *values, bool *nulls, std::size_t count)
+{
+	ReturnSetInfo *const info = info_;
+	call([=] {
+		if (info->setDesc->natts != static_cast<int>(count))
+			elog(ERROR, "result type has %d columns instead of %d", info->setDesc->natts, static_cast<int>(count));
+		tuplestore_putvalues(info->setResult, info->setDesc, values, nulls);
+	});
+}
+
+} // namespace ratelimit::pg

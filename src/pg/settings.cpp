@@ -1,0 +1,105 @@
+#include "pg/settings.hpp"
+
+#include <cstdlib>
+
+namespace ratelimit::pg::settings {
+
+namespace {
+
+// Owned by the server; the initial values equal the boot values below.
+char *clock_text = nullptr;
+int retention = 3600;
+
+// What the check hook of `ratelimit.clock` hands to the assign hook.
+const TimestampTz *clock_value = nullptr;
+
+void *allocate_extra(std::size_t size)
+{
+#if PG_VERSION_NUM >= 160000
+	return guc_malloc(LOG, size);
+#else
+	return std::malloc(size); // the server frees it with free()
+#endif
+}
+
+// Parses without raising: a check hook also runs while configuration files are read, outside any transaction.
+bool parse_timestamptz(char *text, TimestampTz *result)
+{
+	char buffer[MAXDATELEN + MAXDATEFIELDS];
+	char *fields[MAXDATEFIELDS];
+	int field_types[MAXDATEFIELDS];
+	int field_count = 0;
+	int kind = 0;
+	struct pg_tm broken_down;
+	fsec_t fraction = 0;
+	int zone = 0;
+
+	if (ParseDateTime(text, buffer, sizeof(buffer), fields, field_types, MAXDATEFIELDS, &field_count) != 0)
+		return false;
+#if PG_VERSION_NUM >= 160000
+	DateTimeErrorExtra extra;
+	if (DecodeDateTime(fields, field_types, field_count, &kind, &broken_down, &fraction, &zone, &extra) != 0)
+		return false;
+#else
+	if (DecodeDateTime(fields, field_types, field_count, &kind, &broken_down, &fraction, &zone) != 0)
+		return false;
+#endif
+	if (kind == DTK_EPOCH) {
+		*result = SetEpochTimestamp();
+		return true;
+	}
+	return kind == DTK_DATE && tm2timestamp(&broken_down, fraction, &zone, result) == 0;
+}
+
+} // namespace
+
+extern "C" {
+
+static bool ratelimit_check_clock(char **value, void **extra, GucSource)
+{
+	if (*value == nullptr || **value == '\0')
+		return true;
+	TimestampTz parsed = 0;
+	if (!parse_timestamptz(*value, &parsed)) {
+		GUC_check_errdetail("It must be empty, for the real clock, or a finite timestamp with time zone.");
+		return false;
+	}
+	auto *kept = static_cast<TimestampTz *>(allocate_extra(sizeof(TimestampTz)));
+	if (kept == nullptr)
+		return false;
+	*kept = parsed;
+	*extra = kept;
+	return true;
+}
+
+static void ratelimit_assign_clock(const char *, void *extra)
+{
+	clock_value = static_cast<const TimestampTz *>(extra);
+}
+
+} // extern "C"
+
+void define_settings()
+{
+	DefineCustomStringVariable("ratelimit.clock", "Replaces the clock that decisions are made by.",
+		"A timestamp with time zone, for tests; empty means the real clock. Identifiers always use the real clock.",
+		&clock_text, "", PGC_SUSET, 0, ratelimit_check_clock, ratelimit_assign_clock, nullptr);
+	DefineCustomIntVariable("ratelimit.retention", "Keeps finished reservations, requests and tasks for this long.",
+		"Zero deletes a reservation in the moment in which it is settled or released.", &retention, 3600, 0, INT_MAX / 1000,
+		PGC_SUSET, GUC_UNIT_S, nullptr, nullptr, nullptr);
+
+#if PG_VERSION_NUM >= 150000
+	MarkGUCPrefixReserved("ratelimit");
+#else
+	EmitWarningsOnPlaceholders("ratelimit");
+#endif
+}
+
+std::optional<TimestampTz> test_clock() noexcept
+{
+	return clock_value != nullptr ? std::optional<TimestampTz>(*clock_value) : std::nullopt;
+}
+
+int retention_seconds() noexcept { return retention; }
+
+} // namespace ratelimit::pg::settings

@@ -1,0 +1,18 @@
+// The settings `ratelimit.*`: their values, read anywhere; defined once by define_settings().
+#pragma once
+
+#include <optional>
+
+#include "pg/postgres.hpp"
+
+namespace ratelimit::pg::settings {
+
+void define_settings();
+
+// `ratelimit.clock`: the instant that replaces the clock, in microseconds of the server's epoch.
+[[nodiscard]] std::optional<TimestampTz> test_clock() noexcept;
+
+// `ratelimit.retention`: how long finished rows are kept, in seconds. 0 = not at all.
+[[nodiscard]] int retention_seconds() noexcept;
+
+} // namespace ratelimit::pg::settings

@@ -1,0 +1,272 @@
+#include "pg/value.hpp"
+
+#include <charconv>
+#include <cstring>
+
+#include "pg/call.hpp"
+#include "pg/clock.hpp"
+
+namespace ratelimit::pg {
+
+// --- text ----------------------------------------------------------------------------------------------------------
+
+std::string_view text_view(Datum datum)
+{
+	const text *const value = call([=] { return DatumGetTextPP(datum); });
+	return {VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value)};
+}
+
+Datum text_datum(std::string_view text)
+{
+	return call([=] { return PointerGetDatum(cstring_to_text_with_len(text.data(), static_cast<int>(text.size()))); });
+}
+
+std::string_view to_utf8(std::string_view text)
+{
+	if (GetDatabaseEncoding() == PG_UTF8 || text.empty())
+		return text;
+	struct Converted {
+		const char *data;
+		int length;
+	};
+	const Converted converted = call([=] {
+		const int length = static_cast<int>(text.size());
+		const char *utf8 = pg_server_to_any(text.data(), length, PG_UTF8);
+		return Converted{utf8, utf8 == text.data() ? length : static_cast<int>(std::strlen(utf8))};
+	});
+	return {converted.data, static_cast<std::size_t>(converted.length)};
+}
+
+std::string excerpt(std::string_view text)
+{
+	constexpr int shown_bytes_max = 200;
+	if (text.size() <= shown_bytes_max)
+		return std::string(text);
+	const int shown = pg_mbcliplen(text.data(), static_cast<int>(text.size()), shown_bytes_max);
+	return std::string(text.substr(0, static_cast<std::size_t>(shown))) + "...";
+}
+
+std::string number_text(double number)
+{
+	if (number != number)
+		return "NaN";
+	if (number - number != 0)
+		return number > 0 ? "Infinity" : "-Infinity";
+	char buffer[32];
+	const auto end = std::to_chars(buffer, buffer + sizeof(buffer), number);
+	return std::string(buffer, end.ptr);
+}
+
+// --- uuid ----------------------------------------------------------------------------------------------------------
+
+UuidBytes uuid_bytes(Datum datum) noexcept
+{
+	UuidBytes bytes;
+	std::memcpy(bytes.data(), DatumGetUUIDP(datum)->data, bytes.size());
+	return bytes;
+}
+
+Datum uuid_datum(const UuidBytes &bytes)
+{
+	const UuidBytes *const source = &bytes;
+	return call([=] {
+		auto *copy = static_cast<pg_uuid_t *>(palloc(sizeof(pg_uuid_t)));
+		std::memcpy(copy->data, source->data(), sizeof(copy->data));
+		return UUIDPGetDatum(copy);
+	});
+}
+
+void fill_random(std::uint8_t *bytes, std::size_t count)
+{
+	call([=] {
+		if (!pg_strong_random(bytes, count))
+			ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate random values")));
+	});
+}
+
+// --- timestamptz ---------------------------------------------------------------------------------------------------
+
+std::int64_t timestamp_us(Datum datum) noexcept { return DatumGetTimestampTz(datum) + server_epoch_us; }
+
+Datum timestamp_datum(std::int64_t unix_us) noexcept { return TimestampTzGetDatum(unix_us - server_epoch_us); }
+
+// --- arrays --------------------------------------------------------------------------------------------------------
+
+namespace {
+
+struct Elements {
+	Datum *values;
+	bool *nulls;
+	int count;
+};
+
+Elements deconstruct(Datum array, Oid type, int length, bool by_value, char alignment)
+{
+	return call([=] {
+		Elements found;
+		deconstruct_array(
+			DatumGetArrayTypeP(array), type, length, by_value, alignment, &found.values, &found.nulls, &found.count);
+		return found;
+	});
+}
+
+} // namespace
+
+std::size_t array_length(Datum array)
+{
+	return call([=] {
+		const ArrayType *value = DatumGetArrayTypeP(array);
+		return static_cast<std::size_t>(ArrayGetNItems(ARR_NDIM(value), ARR_DIMS(value)));
+	});
+}
+
+Vector<std::optional<UuidBytes>> uuid_array(Datum array)
+{
+	const Elements elements = deconstruct(array, UUIDOID, UUID_LEN, false, TYPALIGN_CHAR);
+	Vector<std::optional<UuidBytes>> result;
+	result.reserve(static_cast<std::size_t>(elements.count));
+	for (int i = 0; i < elements.count; i++)
+		result.push_back(elements.nulls[i] ? std::nullopt : std::optional<UuidBytes>(uuid_bytes(elements.values[i])));
+	return result;
+}
+
+Vector<std::optional<std::string_view>> text_array(Datum array)
+{
+	const Elements elements = deconstruct(array, TEXTOID, -1, false, TYPALIGN_INT);
+	Vector<std::optional<std::string_view>> result;
+	result.reserve(static_cast<std::size_t>(elements.count));
+	for (int i = 0; i < elements.count; i++)
+		result.push_back(
+			elements.nulls[i] ? std::nullopt : std::optional<std::string_view>(text_view(elements.values[i])));
+	return result;
+}
+
+Datum uuid_array_datum(const UuidBytes *ids, std::size_t count)
+{
+	return call([=] {
+		auto *values = static_cast<Datum *>(palloc(sizeof(Datum) * (count + 1)));
+		auto *copies = static_cast<pg_uuid_t *>(palloc(sizeof(pg_uuid_t) * (count + 1)));
+		for (std::size_t i = 0; i < count; i++) {
+			std::memcpy(copies[i].data, ids[i].data(), UUID_LEN);
+			values[i] = UUIDPGetDatum(&copies[i]);
+		}
+		return PointerGetDatum(construct_array(values, static_cast<int>(count), UUIDOID, UUID_LEN, false, TYPALIGN_CHAR));
+	});
+}
+
+// --- jsonb ---------------------------------------------------------------------------------------------------------
+
+namespace {
+
+JsonItem item_of(const JsonbValue &value) noexcept
+{
+	JsonItem item;
+	switch (value.type) {
+	case jbvString:
+		item.kind = JsonKind::string;
+		item.string = {value.val.string.val, static_cast<std::size_t>(value.val.string.len)};
+		break;
+	case jbvNumeric:
+		item.kind = JsonKind::number;
+		item.number = value.val.numeric;
+		break;
+	case jbvBool:
+		item.kind = JsonKind::boolean;
+		item.boolean = value.val.boolean;
+		break;
+	case jbvBinary:
+		item.container = value.val.binary.data;
+		item.kind = JsonContainerIsObject(item.container) ? JsonKind::object : JsonKind::array;
+		break;
+	default:
+		break;
+	}
+	return item;
+}
+
+} // namespace
+
+JsonItem json_root(Datum jsonb)
+{
+	JsonbContainer *const root = call([=] { return &DatumGetJsonbP(jsonb)->root; });
+	JsonItem item;
+	item.container = root;
+	if (JsonContainerIsScalar(root)) {
+		// A scalar is stored as an array of one element.
+		item.kind = JsonKind::array;
+		JsonReader reader(item);
+		return reader.next() ? reader.value() : JsonItem{};
+	}
+	item.kind = JsonContainerIsObject(root) ? JsonKind::object : JsonKind::array;
+	return item;
+}
+
+std::size_t json_length(const JsonItem &container) { return JsonContainerSize(container.container); }
+
+double json_double(const JsonItem &number)
+{
+	const Numeric value = number.number;
+	return call([=] { return DatumGetFloat8(DirectFunctionCall1(numeric_float8_no_overflow, NumericGetDatum(value))); });
+}
+
+std::string json_text(const JsonItem &item)
+{
+	switch (item.kind) {
+	case JsonKind::null:
+		return "null";
+	case JsonKind::boolean:
+		return item.boolean ? "true" : "false";
+	case JsonKind::string:
+		return excerpt(item.string);
+	case JsonKind::number: {
+		const Numeric value = item.number;
+		return excerpt(call([=] { return DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(value))); }));
+	}
+	case JsonKind::array:
+		return "an array";
+	case JsonKind::object:
+		return "an object";
+	}
+	return "";
+}
+
+JsonReader::JsonReader(const JsonItem &container)
+{
+	JsonbContainer *const source = container.container;
+	iterator_ = call([=] {
+		JsonbIterator *iterator = JsonbIteratorInit(source);
+		JsonbValue ignored;
+		(void)JsonbIteratorNext(&iterator, &ignored, true);
+		return iterator;
+	});
+}
+
+bool JsonReader::next()
+{
+	struct Step {
+		JsonbIteratorToken token;
+		JsonbValue key;
+		JsonbValue value;
+		JsonbIterator *iterator;
+	};
+	JsonbIterator *const iterator = iterator_;
+	const Step step = call([=] {
+		Step taken;
+		taken.iterator = iterator;
+		taken.token = JsonbIteratorNext(&taken.iterator, &taken.value, true);
+		if (taken.token == WJB_KEY) {
+			taken.key = taken.value;
+			taken.token = JsonbIteratorNext(&taken.iterator, &taken.value, true);
+		}
+		return taken;
+	});
+	iterator_ = step.iterator;
+	if (step.token == WJB_VALUE)
+		key_ = {step.key.val.string.val, static_cast<std::size_t>(step.key.val.string.len)};
+	else if (step.token != WJB_ELEM)
+		return false;
+	value_ = item_of(step.value);
+	return true;
+}
+
+} // namespace ratelimit::pg

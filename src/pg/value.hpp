@@ -1,0 +1,86 @@
+// Values of the server as C++ values and back. Views point into the server's memory and live as long as the call.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "pg/memory.hpp"
+#include "pg/postgres.hpp"
+
+namespace ratelimit::pg {
+
+using UuidBytes = std::array<std::uint8_t, 16>;
+
+// --- text ----------------------------------------------------------------------------------------------------------
+
+[[nodiscard]] std::string_view text_view(Datum datum);
+[[nodiscard]] Datum text_datum(std::string_view text);
+
+// The text in UTF-8. The same view when the database's encoding is UTF-8 already.
+[[nodiscard]] std::string_view to_utf8(std::string_view text);
+
+// A value for the DETAIL of an error: cut to a readable length at a character boundary.
+[[nodiscard]] std::string excerpt(std::string_view text);
+
+// The shortest text that reads back as the same number.
+[[nodiscard]] std::string number_text(double number);
+
+// --- uuid ----------------------------------------------------------------------------------------------------------
+
+[[nodiscard]] UuidBytes uuid_bytes(Datum datum) noexcept;
+[[nodiscard]] Datum uuid_datum(const UuidBytes &bytes);
+void fill_random(std::uint8_t *bytes, std::size_t count);
+
+// --- timestamptz, microseconds since the Unix epoch ---------------------------------------------------------------
+
+[[nodiscard]] std::int64_t timestamp_us(Datum datum) noexcept;
+[[nodiscard]] Datum timestamp_datum(std::int64_t unix_us) noexcept;
+
+// --- arrays --------------------------------------------------------------------------------------------------------
+
+// The number of elements, before anything is copied.
+[[nodiscard]] std::size_t array_length(Datum array);
+// NULL elements are absent.
+[[nodiscard]] Vector<std::optional<UuidBytes>> uuid_array(Datum array);
+[[nodiscard]] Vector<std::optional<std::string_view>> text_array(Datum array);
+[[nodiscard]] Datum uuid_array_datum(const UuidBytes *ids, std::size_t count);
+
+// --- jsonb ---------------------------------------------------------------------------------------------------------
+
+enum class JsonKind { null, boolean, number, string, array, object };
+
+// One JSON value. Containers are opened with the readers below.
+struct JsonItem {
+	JsonKind kind = JsonKind::null;
+	bool boolean = false;
+	std::string_view string;
+	Numeric number = nullptr;
+	JsonbContainer *container = nullptr;
+};
+
+[[nodiscard]] JsonItem json_root(Datum jsonb);
+[[nodiscard]] std::size_t json_length(const JsonItem &container);
+
+// A number as double; infinite when it is out of range.
+[[nodiscard]] double json_double(const JsonItem &number);
+// As text, for messages.
+[[nodiscard]] std::string json_text(const JsonItem &item);
+
+// Walks the elements of an array or the fields of an object: `while (reader.next()) ...`.
+class JsonReader {
+public:
+	explicit JsonReader(const JsonItem &container);
+	[[nodiscard]] bool next();
+	[[nodiscard]] std::string_view key() const noexcept { return key_; }
+	[[nodiscard]] const JsonItem &value() const noexcept { return value_; }
+
+private:
+	JsonbIterator *iterator_ = nullptr;
+	std::string_view key_;
+	JsonItem value_;
+};
+
+} // namespace ratelimit::pg

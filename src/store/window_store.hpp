@@ -1,0 +1,60 @@
+// Counters: the row of one fixed-window key.
+//
+// A row is read under a snapshot of its own, then either replaced in one step if it is still what was read, or locked
+// first. The caller holds to the lock order of core/request.
+#pragma once
+
+#include <optional>
+
+#include "core/request.hpp"
+#include "core/window.hpp"
+#include "pg/postgres.hpp"
+
+namespace ratelimit::store {
+
+// The key as parameters, made once per call.
+struct CounterKey {
+	CounterKey(std::string_view scope_type, std::string_view scope_key, std::string_view metric,
+		std::int32_t window_seconds);
+
+	Datum scope_type;
+	Datum scope_key;
+	Datum metric;
+	Datum window_seconds;
+};
+
+struct CounterRow {
+	core::StoredWindow window;
+	ItemPointerData place; // where this version stands
+	bool touched;          // somebody changes or locks the row, or did so last
+};
+
+// What is written when a call is granted.
+struct CounterUpdate {
+	core::StoredWindow window;
+	double limit;
+	core::Instant at;
+};
+
+// As committed, or as changed by this transaction. Takes no lock.
+[[nodiscard]] std::optional<CounterRow> read_counter(const CounterKey &key);
+
+// Locks the row, waiting for others, and returns its newest version.
+[[nodiscard]] std::optional<CounterRow> lock_counter(const CounterKey &key);
+
+// Creates the row. False when it exists by now; waits for a transaction that is creating it.
+[[nodiscard]] bool insert_counter(const CounterKey &key, const CounterUpdate &update);
+
+// Replaces the row if it is still what was read; false when it is not. May wait for another transaction to decide that.
+[[nodiscard]] bool replace_counter(const CounterKey &key, const CounterRow &found, const CounterUpdate &update);
+
+// Writes a row that this transaction has locked or inserted.
+void write_counter(const CounterRow &locked, const CounterUpdate &update);
+
+// Changes the amounts of a locked row, and neither its limit nor its window.
+void settle_counter(const CounterRow &locked, const core::StoredWindow &settled, core::Instant at);
+
+// Takes back a row that this call has inserted.
+void delete_counter(const CounterRow &locked);
+
+} // namespace ratelimit::store
