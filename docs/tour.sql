@@ -30,13 +30,12 @@ SELECT allowed, remaining, reason, retry_after_ms FROM rl_consume('api_key', 'ke
 \g
 \g
 \pset tuples_only off
-\echo
 \echo '-- 2. A budget of 10,000 tokens a minute, when the cost is known only afterwards'
 \echo
 \echo 'Before the call to a language model, rl_reserve sets 1,000 tokens aside and gives an id:'
 \echo
 SELECT allowed, remaining, reservation_id FROM rl_reserve('api_key', 'key-1', 'tokens', 10000, 1000) \gset
-\echo :allowed 'for allowed,' :remaining 'tokens remain'
+\echo '(allowed:' :allowed', remaining:' :remaining')'
 \echo
 \echo 'rl_check looks without taking anything: 1,000 are promised, none is spent.'
 \echo
@@ -45,7 +44,6 @@ SELECT used, reserved, remaining FROM rl_check('api_key', 'key-1', 'tokens', 100
 \echo
 SELECT rl_commit(ARRAY[:'reservation_id']::uuid[], '{"tokens": 812}') AS settled;
 SELECT used, reserved, remaining FROM rl_check('api_key', 'key-1', 'tokens', 10000);
-\echo
 \echo '-- 3. Several limits in one call, all or nothing'
 \echo
 \echo 'One request has to fit the key, its tenant and the whole model. The key has no request left in this minute, so'
@@ -60,7 +58,6 @@ SELECT ordinal, scope_type, allowed, reason, retry_after_ms, used, reserved
 SELECT scope_type, used, reserved
   FROM rl_check('[{"scope_type": "tenant", "scope_key": "acme",  "metric": "requests", "limit": 100},
                   {"scope_type": "model",  "scope_key": "large", "metric": "requests", "limit": 1000}]');
-\echo
 \echo '-- 4. Two at a time: concurrency leases'
 \echo
 \echo 'The metric "concurrent" counts what runs at the same moment instead of what ran in a minute. Two slots:'

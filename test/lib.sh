@@ -72,12 +72,12 @@ need_packages() {
 	quietly as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "${missing[@]}"
 }
 
-build() { as_owner make -s -j"$(nproc)" -C "$top"; }
+build() { as_owner make -s -j"$(nproc)" -C "$top" "$@"; }
 
 # Installs the extension under $work and tells servers to look there first, so that a test run neither needs nor changes
 # the system's own extension folder. (The second setting is for shared_preload_libraries.)
 stage() {
-	build
+	build "$@"
 	make -s -C "$top" install DESTDIR="$work/stage"
 	cat >"$work/stage.conf" <<END
 extension_destdir = '$work/stage'
