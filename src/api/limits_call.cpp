@@ -35,8 +35,6 @@ core::Uuid new_id(std::string_view scope_type, std::string_view scope_key)
 	return core::make_uuid7({pg::real_clock_us()}, shard, random);
 }
 
-std::string_view described(const core::Element &element) noexcept { return element.metric; }
-
 } // namespace
 
 LimitsCall::LimitsCall(Mode mode, Elements &elements, std::optional<std::string_view> task_id,
@@ -205,28 +203,14 @@ bool LimitsCall::grant_lease_in_one_step()
 	const bool written = scope.row ? store::replace_scope(scope.key, *scope.row, after, now_)
 	                               : store::insert_scope(scope.key, after, now_);
 	if (written)
-		now_ = read_clock(); // the leases begin now, even if the statement waited
+		now_ = std::max(now_, read_clock()); // the leases begin now, even if the statement waited
 	return written;
 }
 
 bool LimitsCall::grant_under_locks()
 {
 	lock_all();
-	bool allowed = decide();
-	if (allowed && !scopes_.empty()) {
-		const bool fits = make_room({scopes_.data(), scopes_.size()}, now_);
-		if (!fits) {
-			// A lease that looked expired was renewed. Store the sums of what was removed, and see what is left.
-			for (const LeaseScope &scope : scopes_)
-				write_scope(scope, now_);
-			for (LeaseScope &scope : scopes_)
-				scope.row = store::read_scope(scope.key, now_);
-			allowed = decide();
-			if (allowed)
-				throw pg::SqlError{ERRCODE_LOCK_NOT_AVAILABLE, "an expired lease is held locked by another transaction", "",
-					"Try again."};
-		}
-	}
+	const bool allowed = decide() && (scopes_.empty() || make_room({scopes_.data(), scopes_.size()}, now_) || deny_unremovable());
 	if (!allowed) {
 		undo_insertions();
 		return false;
@@ -234,6 +218,28 @@ bool LimitsCall::grant_under_locks()
 	write_counters();
 	write_leases();
 	return true;
+}
+
+// What looked expired was renewed while this call waited, or is held locked by somebody who may renew it: it does not
+// count as free. Stores the sums of what was removed all the same. Always false.
+bool LimitsCall::deny_unremovable()
+{
+	const auto has_room = [](const LeaseScope &scope) {
+		return core::fits(scope.stored().leased + scope.amount, scope.limit);
+	};
+	pg::SmallVector<bool, 4> unremovable;
+	for (LeaseScope &scope : scopes_) {
+		unremovable.push_back(!has_room(scope));
+		write_scope(scope, now_);
+		scope.row = store::read_scope(scope.key, now_);
+	}
+	(void)decide();
+	for (std::size_t i = 0; i < elements_.size(); i++)
+		if (elements_[i].kind == core::ElementKind::lease && outcomes_[i].verdict.passes() &&
+			unremovable[elements_[i].key - counters_.size()])
+			outcomes_[i].verdict =
+				core::Verdict::later(core::Reason::concurrency_saturated, core::limits::lease_retry_min.ceil_ms());
+	return false;
 }
 
 void LimitsCall::lock_all()
@@ -340,7 +346,7 @@ std::optional<bool> LimitsCall::replay()
 		const std::size_t i = remembered->different_element;
 		throw pg::SqlError{ERRCODE_INVALID_PARAMETER_VALUE, "invalid value for argument \"request_id\"",
 			"The request \"" + pg::excerpt(*request_id_) + "\" was granted with other limits; the first difference is at element " +
-				std::to_string(i + 1) + (i < elements_.size() ? ", metric \"" + pg::excerpt(described(elements_[i])) + "\"." : "."),
+				std::to_string(i + 1) + (i < elements_.size() ? ", metric \"" + pg::excerpt(elements_[i].metric) + "\"." : "."),
 			"Repeat a request with the same scope_type, scope_key, metric, window_seconds and amount of every limit, or use a "
 			"new request_id."};
 	}
