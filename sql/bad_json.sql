@@ -19,13 +19,13 @@ SELECT k, test.error(format('SELECT rl_consume(%L::jsonb)', jsonb_build_array(te
 FROM unnest('{scope_type,scope_key,metric}'::text[]) k;
 -- Every known key with every wrong type.
 SELECT k, v, test.error(format('SELECT rl_reserve(%L::jsonb)', jsonb_build_array(test.limit('a', 'rpm', 1, 1, jsonb_build_object(k, v)))))
-FROM unnest('{scope_type,scope_key,metric,attempt_id}'::text[]) k, unnest('{5,true,[],{}}'::jsonb[]) v;
+FROM unnest('{scope_type,scope_key,metric,attempt_id}'::text[]) k, unnest(ARRAY['5', 'true', '[]', '{}']::jsonb[]) v;
 SELECT k, v, test.error(format('SELECT rl_reserve(%L::jsonb)', jsonb_build_array(test.limit('a', 'rpm', 1, 1, jsonb_build_object(k, v)))))
-FROM unnest('{limit,amount,window_seconds,lease_ttl_seconds}'::text[]) k, unnest('{"\"5\"",true,[],{}}'::jsonb[]) v;
+FROM unnest('{limit,amount,window_seconds,lease_ttl_seconds}'::text[]) k, unnest(ARRAY['"5"', 'true', '[]', '{}']::jsonb[]) v;
 -- Values out of range.
 SELECT k, v, test.error(format('SELECT rl_reserve(%L::jsonb)', jsonb_build_array(test.limit('a', 'rpm', 1, 1, jsonb_build_object(k, v)))))
 FROM unnest('{window_seconds,lease_ttl_seconds}'::text[]) k, unnest('{0,-1,1.5,31622401,1e30}'::jsonb[]) v;
-SELECT k, v, test.error(format('SELECT rl_reserve(%L::jsonb)', jsonb_build_array(test.limit('a', 'rpm', 1, 1, jsonb_build_object(k, v)))))
+SELECT k, test.error(format('SELECT rl_reserve(%L::jsonb)', jsonb_build_array(test.limit('a', 'rpm', 1, 1, jsonb_build_object(k, v)))))
 FROM unnest('{limit,amount}'::text[]) k, unnest('{-1,-1e-300}'::jsonb[]) v;
 SELECT k, v, test.error(format('SELECT rl_reserve(%L::jsonb)', jsonb_build_array(test.limit('a', 'rpm', 1, 1, jsonb_build_object(k, v)))))
 FROM unnest('{scope_type,scope_key,metric,attempt_id}'::text[]) k, unnest('{"\"\"","\" \\t\""}'::jsonb[]) v;

@@ -7,7 +7,7 @@ INSERT INTO test.names VALUES
 	(3, '512 bytes in 256 characters', repeat('é', 256), true), (4, '514 bytes in 257 characters', repeat('é', 257), false),
 	(5, '513 bytes in 171 characters', repeat('€', 171), false), (6, '512 bytes in 128 characters', repeat('😀', 128), true),
 	(7, '513 bytes, the last character one', repeat('😀', 128) || 'x', false),
-	(8, 'empty', '', false), (9, 'a blank', ' ', false), (10, 'a tab', E'\t', false), (11, 'all ASCII white space', E' \t\n\v\f\r', false),
+	(8, 'empty', '', false), (9, 'a blank', ' ', false), (10, 'a tab', E'\t', false), (11, 'all ASCII white space', E' \t\n\x0B\f\r', false),
 	(12, '513 blanks', repeat(' ', 513), false), (13, 'a blank in front', ' a', true), (14, 'a blank behind', 'a ', true),
 	(15, 'a no-break space', U&'\00A0', true), (16, 'an em space', U&'\2003', true), (17, 'a zero-width space', U&'\200B', true), (18, 'a control character', E'\x01', true),
 	(19, 'a line break inside', E'a\nb', true), (20, 'a quote', $$a'b"c$$, true), (21, 'SQL', $$'; DROP TABLE ratelimit.counters; --$$, true),
@@ -23,13 +23,13 @@ SELECT statement, v.* FROM (VALUES
 	(4, $$SELECT rl_consume(%1$s, 'a', 'rpm', 1)$$), (5, $$SELECT rl_consume('key', %1$s, 'rpm', 1)$$), (6, $$SELECT rl_consume('key', 'a', %1$s, 1)$$),
 	(7, $$SELECT rl_reserve(%1$s, 'a', 'rpm', 9)$$), (8, $$SELECT rl_reserve('key', %1$s, 'rpm', 9)$$), (9, $$SELECT rl_reserve('key', 'a', %1$s, 9)$$),
 	(10, $$SELECT rl_reserve('key', 'a', 'rpm', 999, task_id => %1$s)$$), (11, $$SELECT rl_reserve('key', 'a', 'rpm', 999, attempt_id => %1$s)$$),
-	(12, $$SELECT rl_reserve('key', 'a', 'rpm', 999, request_id => %1$s)$$), (13, $$SELECT rl_reserve('[]', %1$s)$$), (14, $$SELECT rl_reserve('[]', 'a', 'b' || %1$s)$$),
+	(12, $$SELECT rl_reserve('key', 'a', 'rpm', 999, request_id => %1$s)$$), (13, $$SELECT rl_reserve('[]', %1$s)$$),
 	(15, $$SELECT rl_attach(%1$s)$$),
 	(16, $$SELECT rl_reserve(test.list(test.limit('a', 'rpm', 999, 1, jsonb_build_object('scope_type', %2$s::jsonb))))$$),
 	(17, $$SELECT rl_reserve(test.list(test.limit('a', 'rpm', 999, 1, jsonb_build_object('scope_key', %2$s::jsonb))))$$),
 	(18, $$SELECT rl_reserve(test.list(test.limit('a', 'rpm', 999, 1, jsonb_build_object('metric', %2$s::jsonb))))$$),
 	(19, $$SELECT rl_reserve(test.list(test.limit('a', 'rpm', 999, 1, jsonb_build_object('attempt_id', %2$s::jsonb))))$$)) s (n, statement),
-	test.verdicts(statement) v WHERE n <> 14 ORDER BY n;
+	test.verdicts(statement) v ORDER BY n;
 -- As given: every accepted name has a counter of its own and comes back unchanged.
 SELECT count(*) AS names, count(DISTINCT c.scope_key) AS counters, bool_and(c.used = 1) AS one_each FROM test.names t
 LEFT JOIN ratelimit.counters c ON c.scope_key = t.name AND c.metric = 'rpm' AND c.scope_type = 'key' AND c.used > 0 WHERE t.ok;
