@@ -77,6 +77,11 @@ Datum uuid_datum(const UuidBytes &bytes)
 	});
 }
 
+std::string uuid_text(Datum datum)
+{
+	return call([=] { return DatumGetCString(DirectFunctionCall1(uuid_out, datum)); });
+}
+
 void fill_random(std::uint8_t *bytes, std::size_t count)
 {
 	// Asking for much at once is far cheaper than asking often. Each byte is given out once; a backend never forks.
@@ -231,7 +236,7 @@ std::string json_text(const JsonItem &item)
 	case JsonKind::boolean:
 		return item.boolean ? "true" : "false";
 	case JsonKind::string:
-		return excerpt(item.string);
+		return "\"" + excerpt(item.string) + "\"";
 	case JsonKind::number: {
 		const Numeric value = item.number;
 		return excerpt(call([=] { return DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(value))); }));
