@@ -65,8 +65,10 @@ void throw_serialization_failure()
 		"The transaction might succeed if retried."};
 }
 
-Session::Session()
+void Session::connect()
 {
+	if (connected_)
+		return;
 	const Oid owner = catalog::owner();
 	call([] {
 		if (SPI_connect() != SPI_OK_CONNECT)
@@ -74,10 +76,14 @@ Session::Session()
 	});
 	GetUserIdAndSecContext(&outer_user_, &outer_context_);
 	SetUserIdAndSecContext(owner, outer_context_ | SECURITY_LOCAL_USERID_CHANGE);
+	connected_ = true;
 }
 
 void Session::finish()
 {
+	if (!connected_)
+		return;
+	connected_ = false;
 	SetUserIdAndSecContext(outer_user_, outer_context_);
 	call([] {
 		if (SPI_finish() != SPI_OK_FINISH)
