@@ -8,14 +8,14 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use RateLimit;
-use List::Util qw(sum0);
+use POSIX qw(:sys_wait_h);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $seed     = $ENV{SEED} // int(rand(2**31));
 my $sessions = 8;
-my $calls    = $ENV{LONG} ? 4000 : 400;
+my $calls    = $ENV{LONG} ? 10_000 : 1000;
 srand($seed);
 diag("SEED=$seed");
 
@@ -89,9 +89,19 @@ for my $i (0 .. $sessions - 1)
 	append_to_file($file, script($isolation[$i]));
 	push @runs, { file => $file };
 }
+my %running;
 for my $run (@runs)
 {
-	$run->{handle} = IPC::Run::start [ 'psql', '-Xq', '-v', 'VERBOSITY=sqlstate', '-d', $node->connstr('postgres'), '-f', $run->{file} ], '<', '/dev/null', '>', '/dev/null', '2>', "$run->{file}.err";
+	my $pid = fork() // die "cannot fork: $!";
+	if ($pid == 0)
+	{
+		open STDIN,  '<', '/dev/null';
+		open STDOUT, '>', '/dev/null';
+		open STDERR, '>', "$run->{file}.err";
+		exec 'psql', '-Xq', '-v', 'VERBOSITY=sqlstate', '-d', $node->connstr('postgres'), '-f', $run->{file};
+		POSIX::_exit(127);
+	}
+	$running{$pid} = 1;
 }
 
 # Looking on: each look is one snapshot.
@@ -99,15 +109,20 @@ my $exceeded_query = join ' UNION ALL ', (map {
 		"SELECT 'counter ' || scope_key || ' $_: ' || used || ' + ' || reserved FROM ratelimit.counters WHERE metric = '$_' AND used + reserved > $limit{$_}" } 'rpm', 'tpm'),
 	"SELECT 'scope ' || scope_key || ': ' || leased FROM ratelimit.scopes WHERE leased > $limit{concurrent}";
 my ($looks, @drift, @exceeded) = (0);
-while (grep { $_->{handle}->pumpable } @runs)
+my @statuses;
+while (%running)
 {
 	push @drift, grep { length } drift($node);
 	push @exceeded, grep { length } $node->safe_psql('postgres', $exceeded_query);
 	$looks++;
-	$_->{handle}->pump_nb for grep { $_->{handle}->pumpable } @runs;
-	$_->{handle}->reap_nb for @runs;
+	for my $pid (keys %running)
+	{
+		next unless waitpid($pid, WNOHANG) == $pid;
+		push @statuses, $?;
+		delete $running{$pid};
+	}
 }
-$_->{handle}->finish for @runs;
+is("@statuses", join(' ', (0) x $sessions), 'every session came to its end');
 cmp_ok($looks, '>', 3, "$looks looks while they were at it");
 is(join("\n", @drift), '', 'aggregates and rows agreed at every look');
 is(join("\n", @exceeded), '', 'no limit was exceeded at any look');
