@@ -109,6 +109,10 @@ is(ask($session, q{SELECT caught($q$SELECT boundary_nest('SELECT caught($r$SELEC
 	$raised{ours}, 'an error of the outer call after one that was caught');
 is(ask($session, q{SELECT caught($q$SELECT boundary_nest('SELECT boundary_nest(''SELECT boundary_nest($r$SELECT 1$r$, $r$server$r$)'', ''none'')', 'none')$q$)}),
 	$raised{server}, 'three deep');
+# Deeper than the server's stack of errors, which would overflow if each door did not empty it.
+my $deep = "SELECT boundary_raise('server')";
+$deep = "SELECT boundary_nest(\$n$_\$$deep\$n$_\$, 'none')" for 1 .. 12;
+is(ask($session, "SELECT caught(\$q\$$deep\$q\$)"), $raised{server}, 'twelve deep');
 is(ask($session, 'SELECT sound()'), '', '... and nothing is left behind');
 
 # ----- interrupts: what a lock released in a destructor, or a lost hold-off count, would break ----------------------
