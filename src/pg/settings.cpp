@@ -9,6 +9,7 @@ namespace {
 // Owned by the server; the initial values equal the boot values below.
 char *clock_text = nullptr;
 int retention = 3600;
+bool durable_buckets = false;
 
 // What the check hook of `ratelimit.clock` hands to the assign hook.
 const TimestampTz *clock_value = nullptr;
@@ -87,6 +88,10 @@ void define_settings()
 	DefineCustomIntVariable("ratelimit.retention", "Keeps finished reservations, requests and tasks for this long.",
 		"Zero deletes a reservation in the moment in which it is settled or released.", &retention, 3600, 0, INT_MAX / 1000,
 		PGC_SUSET, GUC_UNIT_S, nullptr, nullptr, nullptr);
+	DefineCustomBoolVariable("ratelimit.bucket_durable", "Makes each acquire and each penalty of a bucket part of the commit.",
+		"Off, they wait neither for the disk nor for a standby: a crash forgets at most those of the last three times "
+		"wal_writer_delay.",
+		&durable_buckets, false, PGC_SUSET, 0, nullptr, nullptr, nullptr);
 
 #if PG_VERSION_NUM >= 150000
 	MarkGUCPrefixReserved("ratelimit");
@@ -101,5 +106,7 @@ std::optional<TimestampTz> test_clock() noexcept
 }
 
 int retention_seconds() noexcept { return retention; }
+
+bool bucket_durable() noexcept { return durable_buckets; }
 
 } // namespace ratelimit::pg::settings
