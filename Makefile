@@ -38,6 +38,6 @@ EXTRA_CLEAN     = $(OBJS:.o=.d) build tmp_check_regress tmp_check_iso
 PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
 
-$(OBJS): Makefile
+$(OBJS): Makefile ratelimit.control
 ratelimit.so: exports.map
 -include $(OBJS:.o=.d)

@@ -37,6 +37,7 @@ void write_text(char *target, std::string_view text) noexcept;
 
 [[nodiscard]] UuidBytes uuid_bytes(Datum datum) noexcept;
 [[nodiscard]] Datum uuid_datum(const UuidBytes &bytes);
+[[nodiscard]] std::string uuid_text(Datum datum);
 void fill_random(std::uint8_t *bytes, std::size_t count);
 
 // --- timestamptz, microseconds since the Unix epoch ---------------------------------------------------------------
