@@ -114,6 +114,7 @@ core::BucketGrant grant_leased(
 	Datum bucket_id, const BucketRules &rules, core::BucketDemand demand, LeaseIds &lease_ids)
 {
 	pg::Session session;
+	session.connect();
 	PermitLeases leases(pg::text_view(bucket_id), demand.requested, *rules.max_concurrency);
 	demand.free_slots = leases.lock_and_count();
 	const core::BucketGrant grant = store::acquire_permits(bucket_id, {rules.rules, rules.count}, demand);

@@ -108,6 +108,7 @@ void insert_row(Datum bucket_id, const BucketRuleKey &rule)
 {
 	const core::BucketState row = core::new_row(rule.config, clock_ms());
 	pg::Session session;
+	session.connect();
 	Parameters parameters;
 	parameters.add(bucket_id).add(rule.rule_id);
 	for (const double number : {row.capacity, row.base_rps, row.min_rps, row.max_rps, row.tokens, row.refill_rps})
@@ -272,6 +273,7 @@ std::int32_t delete_idle_buckets(std::int32_t batch, std::int64_t retention_ms)
 {
 	std::int32_t deleted = 0;
 	pg::Session session;
+	session.connect();
 	Parameters parameters;
 	parameters.add(Int64GetDatum(clock_ms())).add(Int64GetDatum(retention_ms)).add(Int32GetDatum(batch));
 	const Rows picked = pick_idle_statement.run(Access::write, parameters);
