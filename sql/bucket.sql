@@ -34,7 +34,7 @@ SELECT granted, wait_ms, scheduled FROM test.acquire('a', test.rules(test.rule('
 SET ratelimit.clock = '2030-01-01 00:00:03.334+00';
 SELECT granted, wait_ms, scheduled FROM test.acquire('a', test.rules(test.rule('r', 3, 10000)));
 SELECT * FROM test.state('a');
--- A clock set back gives nothing, and the wait includes the way back: 3333 + 3334 = 6667 ms.
+-- A clock set back gives nothing, and the wait includes the way back: 3333 ms, and 3333 more for (1 - 0.0002) / 0.3.
 SET ratelimit.clock = '2030-01-01 00:00:00.001+00';
 SELECT granted, now_ms, wait_ms FROM test.acquire('a', test.rules(test.rule('r', 3, 10000)));
 -- Spent at once: a rollback gives nothing back, of a row that was there before.
