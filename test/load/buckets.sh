@@ -1,0 +1,48 @@
+# shellcheck shell=bash
+# Exactness of the buckets: with a clock that stands still a bucket of N tokens gives exactly N permits, however many
+# sessions ask, also while a reaper that takes every full row for idle deletes it under their hands.
+
+sql -c 'CREATE TABLE permit (round text, bucket text, granted int)'
+export PGOPTIONS="${PGOPTIONS-} -c ratelimit.clock=2030-01-01"
+
+# Three to one: one rule, or the same with a larger one beside it; both take from the first.
+one_rule=$(script one_rule <<'END'
+\set beside random(0, 3)
+INSERT INTO permit SELECT :round, 'hot', granted FROM rl_acquire_bucket('hot', (
+	SELECT jsonb_agg(jsonb_build_object('rule_id', id, 'requests_per_window', n, 'window_ms', 60000))
+	FROM (VALUES ('a', 1000), ('b', 5000)) rule (id, n) WHERE id = 'a' OR :beside = 0), 1 + :beside);
+END
+)
+is "one bucket: no error" "" "$(storm "$one_rule" 32 round=hot)"
+is "one bucket: exactly its 1000 permits" "1000 of 2048" "$(sql -c "
+	SELECT sum(granted) || ' of ' || count(*) FROM permit WHERE round = 'hot'")"
+is "one bucket: the rule beside it paid for its own" "t" "$(sql -c "
+	SELECT bool_and(CASE rule_id WHEN 'a' THEN tokens = 0 ELSE tokens > 4000 AND tokens < 5000 END) FROM ratelimit.bucket_state")"
+
+# Every round is a year later, so that all buckets are full again and idle as far as the reaper can see.
+acquire=$(script acquire <<'END'
+\set bucket random(1, 32)
+INSERT INTO permit SELECT :round, :bucket, granted FROM rl_acquire_bucket(:bucket::text,
+	'[{"rule_id": "r", "requests_per_window": 4, "window_ms": 1000}]');
+END
+)
+reap=$(script reap <<<'SELECT ratelimit.reap_buckets(100, 0);')
+spare=$(script spare <<'END'
+BEGIN;
+SELECT ratelimit.reap_buckets(100, 0);
+ROLLBACK;
+END
+)
+rounds=8
+[ -z "${LONG-}" ] || rounds=80
+for ((i = 1; i <= rounds; i++)); do
+	errors=$(PGOPTIONS="-c ratelimit.clock=$((2030 + i))-01-01" as_server "$pg_bin/pgbench" \
+		-n -M prepared -c 16 -j 2 -t 100 -D "round=$i" -f "$acquire@6" -f "$reap@1" -f "$spare@1" 2>&1 |
+		grep -iE 'error|aborted' || true)
+	is "against the reaper, round $i: no error" "" "$errors"
+done
+is "against the reaper: every bucket gave exactly its 4 permits in every round" "" "$(sql -c "
+	SELECT round, bucket, sum(granted) FROM permit WHERE round <> 'hot' GROUP BY 1, 2 HAVING sum(granted) <> 4 LIMIT 5")"
+is "against the reaper: no bucket was left out" "$((rounds * 32))" "$(sql -c "
+	SELECT count(DISTINCT (round, bucket)) FROM permit WHERE round <> 'hot'")"
+unset PGOPTIONS
