@@ -183,6 +183,19 @@ Datum uuid_array_datum(const UuidBytes *ids, std::size_t count)
 	});
 }
 
+Datum place_array_datum(const ItemPointerData *places, std::size_t count)
+{
+	return call([=] {
+		auto *values = static_cast<Datum *>(palloc(sizeof(Datum) * (count + 1)));
+		auto *copies = static_cast<ItemPointerData *>(palloc(sizeof(ItemPointerData) * (count + 1)));
+		std::memcpy(copies, places, sizeof(ItemPointerData) * count);
+		for (std::size_t i = 0; i < count; i++)
+			values[i] = PointerGetDatum(&copies[i]);
+		return PointerGetDatum(construct_array(
+			values, static_cast<int>(count), TIDOID, sizeof(ItemPointerData), false, TYPALIGN_SHORT));
+	});
+}
+
 Datum int8_array_datum(const std::int64_t *numbers, std::size_t count)
 {
 	return call([=] {

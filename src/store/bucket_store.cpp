@@ -50,7 +50,7 @@ Statement pick_idle_statement{
 	" LIMIT $3 FOR UPDATE SKIP LOCKED",
 	{INT8OID, INT8OID, INT4OID}};
 
-Statement delete_statement{"DELETE FROM ratelimit.buckets WHERE ctid {=} $1 AND retired", {TIDOID}};
+Statement delete_statement{"DELETE FROM ratelimit.buckets WHERE ctid {=} ANY ($1) AND retired", {TIDARRAYOID}};
 
 std::int64_t clock_ms() noexcept { return core::Instant{pg::decision_clock_us()}.floor_ms(); }
 
@@ -271,27 +271,29 @@ std::int32_t penalize_bucket(Datum bucket_id, std::int64_t cooldown_ms)
 
 std::int32_t delete_idle_buckets(std::int32_t batch, std::int64_t retention_ms)
 {
-	std::int32_t deleted = 0;
 	pg::Session session;
 	session.connect();
 	Parameters parameters;
 	parameters.add(Int64GetDatum(clock_ms())).add(Int64GetDatum(retention_ms)).add(Int32GetDatum(batch));
 	const Rows picked = pick_idle_statement.run(Access::write, parameters);
+	pg::Vector<ItemPointerData> retired;
 	if (picked.count() > 0) {
 		Table table(pg::catalog::buckets_table(), layout, durability());
 		for (std::size_t i = 0; i < picked.count(); i++) {
-			if (!retire(table, {{picked.datum(i, 2), picked.datum(i, 3)}}, retention_ms))
-				continue;
-			ItemPointerData place = picked.place(i, 1);
-			Parameters row;
-			row.add(PointerGetDatum(&place));
-			deleted += static_cast<std::int32_t>(delete_statement.run(Access::write, row).affected());
+			if (retire(table, {{picked.datum(i, 2), picked.datum(i, 3)}}, retention_ms))
+				retired.push_back(picked.place(i, 1));
 			pg::check_for_interrupts();
 		}
 		table.close();
 	}
+	std::uint64_t deleted = 0;
+	if (!retired.empty()) {
+		Parameters places;
+		places.add(pg::place_array_datum(retired.data(), retired.size()));
+		deleted = delete_statement.run(Access::write, places).affected();
+	}
 	session.finish();
-	return deleted;
+	return static_cast<std::int32_t>(deleted);
 }
 
 BucketReader::BucketReader() : reader_(pg::catalog::buckets_table(), layout) {}
