@@ -38,6 +38,7 @@ rounds=10
 [ -z "${LONG-}" ] || rounds=100
 for ((i = 1; i <= rounds; i++)); do
 	PGOPTIONS="-c ratelimit.clock=$((2030 + i))-01-01"
+	# shellcheck disable=SC2154 # pg_bin is set where this file is read
 	is "against the reaper, round $i: no error" "" "$(as_server "$pg_bin/pgbench" -n -M prepared -c 16 -j 2 -t 80 \
 		-D "round=$i" -D "buckets=$buckets" -f "$acquire@6" -f "$reap@1" -f "$spare@1" 2>&1 | grep -iE 'error|aborted' || true)"
 	# What is left in the end, so that a permit that was lost shows as well.
