@@ -36,6 +36,7 @@ extern "C" {
 #include "jit/jit.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/lmgr.h"
 #include "storage/procarray.h"
 #include "utils/acl.h"
 #include "utils/array.h"

@@ -193,6 +193,7 @@ std::optional<ScopeRow> read_scope(const ScopeKey &key, core::Instant now)
 	ScopeRow *const target = &row;
 	bool *const target_found = &found;
 	pg::Reader reader;
+	reader.lock(leases_by_expiry);
 	reader.scan(scopes_key, keys, [=](TupleTableSlot *slot) {
 		target->scope.leased = DatumGetFloat8(pg::slot_datum(slot, leased_column));
 		target->scope.lease_count = DatumGetInt64(pg::slot_datum(slot, lease_count_column));
