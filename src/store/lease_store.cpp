@@ -43,18 +43,20 @@ Statement read_expired_statement{"SELECT lease_id, amount FROM ratelimit.leases 
 								 " AND expires_at {>=} $3 AND expires_at {<=} $4 ORDER BY expires_at LIMIT $5",
 	{TEXTOID, TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID}};
 
-// The primary key's index returns the ids of an array in their order, and rows are locked in that order.
-Statement remove_expired_statement{"DELETE FROM ratelimit.leases WHERE lease_id {=} ANY ($1) AND expires_at {<=} $2"
+// The primary key's index returns the ids of an array in their order, and rows are locked in that order. The expiry is
+// compared by a function and not by its operator, so that the index on expiries, which returns another order and walks over
+// the leases of all scopes, cannot serve instead.
+Statement remove_expired_statement{"DELETE FROM ratelimit.leases WHERE lease_id {=} ANY ($1) AND pg_catalog.timestamptz_le(expires_at, $2)"
 								   " RETURNING lease_id, amount, scope_type, scope_key",
 	{UUIDARRAYOID, TIMESTAMPTZOID}};
 
 Statement remove_unlocked_statement{
 	"DELETE FROM ratelimit.leases WHERE lease_id {=} ANY (ARRAY(SELECT lease_id FROM ratelimit.leases"
-	" WHERE lease_id {=} ANY ($1) AND expires_at {<=} $2 FOR UPDATE SKIP LOCKED))"
+	" WHERE lease_id {=} ANY ($1) AND pg_catalog.timestamptz_le(expires_at, $2) FOR UPDATE SKIP LOCKED))"
 	" RETURNING lease_id, amount, scope_type, scope_key",
 	{UUIDARRAYOID, TIMESTAMPTZOID}};
 
-Statement remove_live_statement{"DELETE FROM ratelimit.leases WHERE lease_id {=} ANY ($1) AND expires_at {>} $2"
+Statement remove_live_statement{"DELETE FROM ratelimit.leases WHERE lease_id {=} ANY ($1) AND pg_catalog.timestamptz_gt(expires_at, $2)"
 								" RETURNING lease_id, amount, scope_type, scope_key",
 	{UUIDARRAYOID, TIMESTAMPTZOID}};
 
@@ -197,6 +199,7 @@ std::optional<ScopeRow> read_scope(const ScopeKey &key, core::Instant now)
 	ScopeRow *const target = &row;
 	bool *const target_found = &found;
 	pg::Reader reader;
+	reader.lock(leases_by_expiry);
 	reader.scan(scopes_key, keys, [=](TupleTableSlot *slot) {
 		target->scope.leased = DatumGetFloat8(pg::slot_datum(slot, leased_column));
 		target->scope.lease_count = DatumGetInt64(pg::slot_datum(slot, lease_count_column));
