@@ -189,7 +189,7 @@ int release_leases(Ids &lease_ids, LockedScopes &locked)
 		}
 		if (count == 0)
 			continue;
-		if (const auto row = store::read_scope(scope.key, now))
+		if (const auto row = store::read_scope_sums(scope.key))
 			store::write_scope(*row, core::remove_leases(row->scope, amount, count), now);
 	}
 	return static_cast<int>(removed.size());

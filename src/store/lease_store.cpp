@@ -117,6 +117,26 @@ pg::ScanKeys scope_conditions(const ScopeKey &key)
 	return keys;
 }
 
+std::optional<ScopeRow> scope_row(pg::Reader &reader, const ScopeKey &key)
+{
+	pg::ScanKeys keys = scope_conditions(key);
+	ScopeRow row;
+	bool found = false;
+	ScopeRow *const target = &row;
+	bool *const target_found = &found;
+	reader.scan(scopes_key, keys, [=](TupleTableSlot *slot) {
+		target->scope.leased = DatumGetFloat8(pg::slot_datum(slot, leased_column));
+		target->scope.lease_count = DatumGetInt64(pg::slot_datum(slot, lease_count_column));
+		target->scope.expires_from = expiry_instant(pg::slot_datum(slot, expires_from_column));
+		target->touched_at = {pg::timestamp_us(pg::slot_datum(slot, touched_at_column))};
+		target->version = pg::slot_version(slot);
+		target->contended = pg::slot_is_contended(slot);
+		*target_found = true;
+		return false;
+	});
+	return found ? std::optional(row) : std::nullopt;
+}
+
 // The earliest expiry of a lease row of the scope that is not before `from` and after `after`.
 std::optional<core::Instant> first_expiry(
 	pg::Reader &reader, const ScopeKey &key, core::Instant from, core::Instant after)
@@ -193,36 +213,30 @@ ScopeKey::ScopeKey(std::string_view type, std::string_view key)
 // may have, and both scans begin at the bound, so they never walk over the index entries of leases long gone.
 std::optional<ScopeRow> read_scope(const ScopeKey &key, core::Instant now)
 {
-	pg::ScanKeys keys = scope_conditions(key);
-	ScopeRow row;
-	bool found = false;
-	ScopeRow *const target = &row;
-	bool *const target_found = &found;
 	pg::Reader reader;
 	reader.lock(leases_by_expiry);
-	reader.scan(scopes_key, keys, [=](TupleTableSlot *slot) {
-		target->scope.leased = DatumGetFloat8(pg::slot_datum(slot, leased_column));
-		target->scope.lease_count = DatumGetInt64(pg::slot_datum(slot, lease_count_column));
-		target->scope.expires_from = expiry_instant(pg::slot_datum(slot, expires_from_column));
-		target->touched_at = {pg::timestamp_us(pg::slot_datum(slot, touched_at_column))};
-		target->version = pg::slot_version(slot);
-		target->contended = pg::slot_is_contended(slot);
-		*target_found = true;
-		return false;
-	});
-	if (found) {
-		const core::StoredScope &scope = row.scope;
-		row.usage.live = scope.leased;
+	std::optional<ScopeRow> row = scope_row(reader, key);
+	if (row) {
+		const core::StoredScope &scope = row->scope;
+		row->usage.live = scope.leased;
 		if (!core::lease_is_live(scope.expires_from, now)) {
 			const Expired expired = add_up_expired(reader, key, scope.expires_from, now);
-			row.usage.live = core::subtract_amount(scope.leased, expired.amount);
-			row.usage.expired_count = expired.count;
+			row->usage.live = core::subtract_amount(scope.leased, expired.amount);
+			row->usage.expired_count = expired.count;
 		}
 		if (scope.lease_count > 0)
-			row.usage.next_expiry = first_expiry(reader, key, scope.expires_from, now);
+			row->usage.next_expiry = first_expiry(reader, key, scope.expires_from, now);
 	}
 	reader.finish();
-	return found ? std::optional(row) : std::nullopt;
+	return row;
+}
+
+std::optional<ScopeRow> read_scope_sums(const ScopeKey &key)
+{
+	pg::Reader reader;
+	const std::optional<ScopeRow> row = scope_row(reader, key);
+	reader.finish();
+	return row;
 }
 
 bool lock_scope(const ScopeKey &key)

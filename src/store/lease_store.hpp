@@ -34,6 +34,8 @@ struct ScopeRow {
 };
 
 [[nodiscard]] std::optional<ScopeRow> read_scope(const ScopeKey &key, core::Instant now);
+// Without what its lease rows say: its usage is left empty, and it costs the same however many there are.
+[[nodiscard]] std::optional<ScopeRow> read_scope_sums(const ScopeKey &key);
 // Locks the row, waiting for others; false when there is none. Until the transaction ends nobody else changes it, nor any
 // lease row of the scope but for renewals.
 [[nodiscard]] bool lock_scope(const ScopeKey &key);
