@@ -10,7 +10,9 @@ namespace {
 
 Datum one_limit(FunctionCallInfo fcinfo, Mode mode, const char *name)
 {
-	if (mode != Mode::check)
+	if (mode == Mode::check)
+		pg::require_own_snapshots(name);
+	else
 		pg::require_writes(name);
 	Elements elements;
 	elements.push_back(limit_argument(fcinfo, mode));
@@ -28,7 +30,9 @@ Datum one_limit(FunctionCallInfo fcinfo, Mode mode, const char *name)
 
 Datum list_of_limits(FunctionCallInfo fcinfo, Mode mode, const char *name)
 {
-	if (mode != Mode::check)
+	if (mode == Mode::check)
+		pg::require_own_snapshots(name);
+	else
 		pg::require_writes(name);
 	Elements elements = limits_argument(fcinfo, 0, mode);
 	std::optional<std::string_view> task_id;
