@@ -34,7 +34,7 @@ Datum text_at(const char *written) noexcept { return PointerGetDatum(written); }
 
 std::string_view to_utf8(std::string_view text)
 {
-	if (GetDatabaseEncoding() == PG_UTF8 || text.empty())
+	if (GetDatabaseEncoding() == PG_UTF8 || GetDatabaseEncoding() == PG_SQL_ASCII || text.empty())
 		return text;
 	struct Converted {
 		const char *data;
