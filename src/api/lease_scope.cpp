@@ -8,8 +8,12 @@ namespace ratelimit::api {
 
 namespace {
 
-// How many expired leases a grant removes beyond what it needs.
-constexpr std::size_t extra_removals = 16;
+// How many expired leases a grant removes beyond what it needs: a part of those that it had to add up, so that together the
+// grants add each up a few times only; and never so many that one grant pays for all.
+std::size_t extra_removals(const LeaseScope &scope) noexcept
+{
+	return static_cast<std::size_t>(std::clamp<std::int64_t>(scope.row->expired / 8, 16, 1000));
+}
 
 using Ids = pg::Vector<core::Uuid>;
 
@@ -23,7 +27,8 @@ bool may_have_expired(const LeaseScope &scope, core::Instant now) noexcept
 // Picks the expired leases of one scope: those that must go for the call to fit, and a few more. Reads only.
 void pick_expired(const LeaseScope &scope, core::Instant now, Ids &needed, Ids &extra)
 {
-	std::int64_t count = 2 * static_cast<std::int64_t>(extra_removals);
+	const std::size_t wanted_extra = extra_removals(scope);
+	std::int64_t count = 2 * static_cast<std::int64_t>(wanted_extra);
 	for (;;) {
 		const auto expired = store::read_expired(scope.key, scope.stored().expires_from, now, count);
 		core::StoredScope left = scope.stored();
@@ -31,11 +36,11 @@ void pick_expired(const LeaseScope &scope, core::Instant now, Ids &needed, Ids &
 		while (must_go < expired.size() && !core::fits(left.leased + scope.amount, scope.limit))
 			left = core::remove_leases(left, expired[must_go++].amount, 1);
 		const bool seen_all = static_cast<std::int64_t>(expired.size()) < count;
-		if (!seen_all && must_go + extra_removals > expired.size()) {
+		if (!seen_all && must_go + wanted_extra > expired.size()) {
 			count *= 4;
 			continue;
 		}
-		for (std::size_t i = 0; i < std::min(expired.size(), must_go + extra_removals); i++)
+		for (std::size_t i = 0; i < std::min(expired.size(), must_go + wanted_extra); i++)
 			(i < must_go ? needed : extra).push_back(expired[i].id);
 		return;
 	}

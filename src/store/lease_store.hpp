@@ -28,6 +28,7 @@ struct ScopeKey {
 struct ScopeRow {
 	core::StoredScope scope;
 	core::ScopeUsage usage;
+	std::int64_t expired = 0; // how many of the lease rows have expired
 	core::Instant touched_at;
 	pg::RowVersion version;
 	bool contended; // another transaction is changing or locking the row
