@@ -8,11 +8,12 @@ namespace ratelimit::api {
 
 namespace {
 
-// How many expired leases a grant removes beyond what it needs: a sixteenth of the backlog, which it has just added up, and
-// at least sixteen. The backlog shrinks geometrically, so that each lease is added up a bounded number of times on average.
+// How many expired leases a grant removes beyond what it needs: an eighth of the backlog, which it has just added up, at
+// least sixteen and never so many that one grant pays for all. The backlog shrinks geometrically, so that each lease is
+// added up a bounded number of times on average.
 std::size_t extra_removals(const LeaseScope &scope) noexcept
 {
-	return static_cast<std::size_t>(std::max<std::int64_t>(16, scope.usage().expired_count / 16));
+	return static_cast<std::size_t>(std::clamp<std::int64_t>(scope.usage().expired_count / 8, 16, 1000));
 }
 
 using Ids = pg::Vector<core::Uuid>;
