@@ -76,8 +76,14 @@ Round remove_round(core::View<LeaseScope> scopes, core::Instant now, store::Lock
 			pick_expired(scope, now, needed, extra);
 	const auto removed = store::remove_expired(sorted_view(needed), now, locked);
 	const auto removed_too = store::remove_expired(sorted_view(extra), now, store::Locked::skip);
+	pg::SmallVector<core::StoredScope, 4> before;
+	for (const LeaseScope &scope : scopes)
+		before.push_back(scope.stored());
 	subtract_removed(scopes, removed);
 	subtract_removed(scopes, removed_too);
+	for (std::size_t i = 0; i < scopes.size; i++)
+		if (scopes[i].row && core::sum_is_doubtful(before[i], scopes[i].row->scope))
+			scopes[i].row->scope.leased = store::sum_leases(scopes[i].key);
 	for (LeaseScope &scope : scopes)
 		if (may_have_expired(scope, now))
 			scope.row->scope.expires_from = store::expiry_from(scope.key, scope.row->scope.expires_from);

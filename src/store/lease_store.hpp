@@ -51,6 +51,9 @@ void delete_scope(const ScopeRow &locked);
 // The earliest expiry of a lease row of the scope that is not before `from`; `latest` when there is none.
 [[nodiscard]] core::Instant expiry_from(const ScopeKey &key, core::Instant from);
 
+// The sum over all lease rows of the scope, which is locked.
+[[nodiscard]] double sum_leases(const ScopeKey &key);
+
 struct ExpiredLease {
 	core::Uuid id;
 	double amount;
