@@ -1,5 +1,6 @@
 #include "pg/settings.hpp"
 
+#include <cstdint>
 #include <cstdlib>
 
 namespace ratelimit::pg::settings {
@@ -9,6 +10,7 @@ namespace {
 // Owned by the server; the initial values equal the boot values below.
 char *clock_text = nullptr;
 int retention = 3600;
+bool durable_buckets = false;
 
 // What the check hook of `ratelimit.clock` hands to the assign hook.
 const TimestampTz *clock_value = nullptr;
@@ -51,6 +53,15 @@ bool parse_timestamptz(char *text, TimestampTz *result)
 	return kind == DTK_DATE && tm2timestamp(&broken_down, fraction, &zone, result) == 0;
 }
 
+// What is stored lies up to a window or a TTL, at most 366 days each, before or after the instant of a decision: all of it
+// must be a timestamp too.
+constexpr std::int64_t clock_margin_us = 367 * USECS_PER_DAY;
+
+bool is_usable_clock(TimestampTz at) noexcept
+{
+	return at >= MIN_TIMESTAMP + clock_margin_us && at < END_TIMESTAMP - clock_margin_us;
+}
+
 } // namespace
 
 extern "C" {
@@ -60,8 +71,9 @@ static bool ratelimit_check_clock(char **value, void **extra, GucSource)
 	if (*value == nullptr || **value == '\0')
 		return true;
 	TimestampTz parsed = 0;
-	if (!parse_timestamptz(*value, &parsed)) {
-		GUC_check_errdetail("It must be empty, for the real clock, or a finite timestamp with time zone.");
+	if (!parse_timestamptz(*value, &parsed) || !is_usable_clock(parsed)) {
+		GUC_check_errdetail("It must be empty, for the real clock, or a finite timestamp with time zone, more than a year from "
+							"the first and the last one.");
 		return false;
 	}
 	auto *kept = static_cast<TimestampTz *>(allocate_extra(sizeof(TimestampTz)));
@@ -87,6 +99,10 @@ void define_settings()
 	DefineCustomIntVariable("ratelimit.retention", "Keeps finished reservations, requests and tasks for this long.",
 		"Zero deletes a reservation in the moment in which it is settled or released.", &retention, 3600, 0, INT_MAX / 1000,
 		PGC_SUSET, GUC_UNIT_S, nullptr, nullptr, nullptr);
+	DefineCustomBoolVariable("ratelimit.bucket_durable", "Makes each acquire and each penalty of a bucket part of the commit.",
+		"Off, they wait neither for the disk nor for a standby: a crash forgets at most those of the last three times "
+		"wal_writer_delay.",
+		&durable_buckets, false, PGC_SUSET, 0, nullptr, nullptr, nullptr);
 
 #if PG_VERSION_NUM >= 150000
 	MarkGUCPrefixReserved("ratelimit");
@@ -101,5 +117,7 @@ std::optional<TimestampTz> test_clock() noexcept
 }
 
 int retention_seconds() noexcept { return retention; }
+
+bool bucket_durable() noexcept { return durable_buckets; }
 
 } // namespace ratelimit::pg::settings

@@ -15,4 +15,7 @@ void define_settings();
 // `ratelimit.retention`: how long finished rows are kept, in seconds. 0 = not at all.
 [[nodiscard]] int retention_seconds() noexcept;
 
+// `ratelimit.bucket_durable`: whether an acquire takes part in the commit.
+[[nodiscard]] bool bucket_durable() noexcept;
+
 } // namespace ratelimit::pg::settings
