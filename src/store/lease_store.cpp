@@ -23,7 +23,8 @@ Statement read_scope_statement{
 	" WHERE l.scope_type {=} s.scope_type AND l.scope_key {=} s.scope_key"
 	" AND l.expires_at {>=} s.expires_from AND l.expires_at {<=} $3) END,"
 	" (SELECT l.expires_at FROM ratelimit.leases l WHERE l.scope_type {=} s.scope_type AND l.scope_key {=} s.scope_key"
-	" AND l.expires_at {>=} s.expires_from AND l.expires_at {>} $3 ORDER BY l.expires_at LIMIT 1)"
+	" AND l.expires_at {>=} s.expires_from AND l.expires_at {>} $3 ORDER BY l.expires_at LIMIT 1),"
+	" s.waiting, s.head_priority, s.head_at"
 	" FROM ratelimit.scopes s WHERE s.scope_type {=} $1 AND s.scope_key {=} $2",
 	{TEXTOID, TEXTOID, TIMESTAMPTZOID}};
 
@@ -34,13 +35,16 @@ Statement insert_scope_statement{
 	" VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING",
 	{TEXTOID, TEXTOID, FLOAT8OID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID}};
 
+// Whatever happens to the leases, the dispatcher looks at the scope again (`ready`).
 Statement replace_scope_statement{
-	"UPDATE ratelimit.scopes SET leased = $3, lease_count = $4, expires_from = $5, touched_at = GREATEST(touched_at, $6)"
+	"UPDATE ratelimit.scopes SET leased = $3, lease_count = $4, expires_from = $5, touched_at = GREATEST(touched_at, $6),"
+	" ready = true"
 	" WHERE ctid {=} $7 AND " SCOPE_IS " AND leased {=} $8 AND lease_count {=} $9 AND expires_from {=} $10",
 	{TEXTOID, TEXTOID, FLOAT8OID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIDOID, FLOAT8OID, INT8OID, TIMESTAMPTZOID}};
 
 Statement write_scope_statement{
-	"UPDATE ratelimit.scopes SET leased = $2, lease_count = $3, expires_from = $4, touched_at = GREATEST(touched_at, $5)"
+	"UPDATE ratelimit.scopes SET leased = $2, lease_count = $3, expires_from = $4, touched_at = GREATEST(touched_at, $5),"
+	" ready = true"
 	" WHERE ctid {=} $1",
 	{TIDOID, FLOAT8OID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID}};
 
@@ -169,6 +173,9 @@ std::optional<ScopeRow> read_scope(const ScopeKey &key, core::Instant now)
 	row.usage.live = core::subtract_amount(row.scope.leased, expired);
 	if (!rows.is_null(0, 7))
 		row.usage.next_expiry = core::Instant{pg::timestamp_us(rows.datum(0, 7))};
+	row.queue.waiting = rows.int4(0, 8);
+	row.queue.head_priority = rows.int4(0, 9);
+	row.queue.head_at = expiry_instant(rows.datum(0, 10));
 	rows.release();
 	return row;
 }

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "core/lease.hpp"
+#include "core/queue.hpp"
 #include "core/uuid7.hpp"
 #include "core/view.hpp"
 #include "pg/memory.hpp"
@@ -28,6 +29,7 @@ struct ScopeKey {
 struct ScopeRow {
 	core::StoredScope scope;
 	core::ScopeUsage usage;
+	core::StoredQueue queue; // changed by store/queue_store only
 	ItemPointerData place;
 	bool touched; // somebody changes or locks the row, or did so last
 };
