@@ -60,6 +60,13 @@ LimitsCall::LimitsCall(Mode mode, Elements &elements, std::optional<std::string_
 
 bool LimitsCall::run()
 {
+	const bool allowed = find_answer();
+	session_.finish();
+	return allowed;
+}
+
+bool LimitsCall::find_answer()
+{
 	if (request_id_)
 		if (const std::optional<bool> known = replay())
 			return *known;
@@ -128,6 +135,7 @@ bool LimitsCall::decide()
 
 bool LimitsCall::grant()
 {
+	session_.connect();
 	make_ids();
 	if (request_id_) {
 		bool replayed = false;
@@ -172,7 +180,7 @@ bool LimitsCall::grant_counter_in_one_step()
 	if (!counter.row) {
 		if (!store::insert_counter(counter.key, update))
 			return false;
-	} else if (counter.row->touched || !store::replace_counter(counter.key, *counter.row, update)) {
+	} else if (counter.row->contended || !store::replace_counter(*counter.row, update)) {
 		return false;
 	}
 
@@ -183,7 +191,8 @@ bool LimitsCall::grant_counter_in_one_step()
 	const std::optional<store::CounterRow> written = store::lock_counter(counter.key);
 	RATELIMIT_CHECK(written.has_value());
 	const core::Window fresh = core::current_window(written->window, now_, counter.window_seconds);
-	counter.row = store::CounterRow{fresh.stored(), written->place, true};
+	counter.row = written;
+	counter.row->window = fresh.stored();
 	const bool fits_still = decide(); // a new window is empty, and the amount is within the limit
 	RATELIMIT_CHECK(fits_still);
 	write_counters();
@@ -194,13 +203,13 @@ bool LimitsCall::grant_lease_in_one_step()
 {
 	LeaseScope &scope = scopes_[0];
 	// What has expired must be removed under the lock before it counts as free.
-	if (scope.row && (scope.row->touched || !core::lease_is_live(scope.row->scope.expires_from, now_)))
+	if (scope.row && (scope.row->contended || !core::lease_is_live(scope.row->scope.expires_from, now_)))
 		return false;
 	core::StoredScope after = scope.stored();
 	for (const core::Element &element : elements_)
 		if (element.key != core::no_key)
 			after = core::add_lease(after, element.amount, now_ + core::Span::from_seconds(element.lease_ttl_seconds));
-	const bool written = scope.row ? store::replace_scope(scope.key, *scope.row, after, now_)
+	const bool written = scope.row ? store::replace_scope(*scope.row, after, now_)
 	                               : store::insert_scope(scope.key, after, now_);
 	if (written)
 		now_ = std::max(now_, read_clock()); // the leases begin now, even if the statement waited
@@ -339,6 +348,7 @@ void LimitsCall::insert_leases()
 // The answer to a call whose id is known: allowed, the same ids, the rest as found now.
 std::optional<bool> LimitsCall::replay()
 {
+	session_.connect();
 	const std::optional<store::Remembered> remembered = store::read_request(*request_id_, elements());
 	if (!remembered)
 		return std::nullopt;

@@ -36,9 +36,9 @@ Statement next_statement{
 	{TEXTOID, TEXTOID, CHAROID, INT4OID, TIMESTAMPTZOID, TEXTOID, TIMESTAMPTZOID, BOOLOID}};
 
 Statement write_scope_statement{
-	"UPDATE ratelimit.scopes SET leased = $2, lease_count = $3, expires_from = $4, touched_at = GREATEST(touched_at, $5),"
-	" waiting = $6, head_priority = $7, head_at = $8, ready = true WHERE ctid {=} $1",
-	{TIDOID, FLOAT8OID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT4OID, INT4OID, TIMESTAMPTZOID}};
+	"UPDATE ratelimit.scopes SET leased = $3, lease_count = $4, expires_from = $5, touched_at = $6, waiting = $7,"
+	" head_priority = $8, head_at = $9, ready = true WHERE ctid {=} $1 AND xmin {=} $2",
+	{TIDOID, XIDOID, FLOAT8OID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT4OID, INT4OID, TIMESTAMPTZOID}};
 
 Statement read_ready_statement{
 	"SELECT scope_type, scope_key, head_priority, head_at FROM ratelimit.scopes"
@@ -51,10 +51,9 @@ Statement read_due_statement{"SELECT scope_type, scope_key, head_priority, head_
 	{TIMESTAMPTZOID, INT8OID}};
 
 Statement mark_idle_statement{
-	"UPDATE ratelimit.scopes SET ready = false, look_at = $4 WHERE ctid {=} ANY (ARRAY(SELECT ctid FROM ratelimit.scopes"
-	" WHERE ctid {=} $3 AND scope_type {=} $1 AND scope_key {=} $2 AND leased {=} $5 AND waiting {=} $6"
-	" FOR UPDATE SKIP LOCKED))",
-	{TEXTOID, TEXTOID, TIDOID, TIMESTAMPTZOID, FLOAT8OID, INT4OID}};
+	"UPDATE ratelimit.scopes SET ready = false, look_at = $3 WHERE ctid {=} ANY (ARRAY(SELECT ctid FROM ratelimit.scopes"
+	" WHERE ctid {=} $1 AND xmin {=} $2 FOR UPDATE SKIP LOCKED))",
+	{TIDOID, XIDOID, TIMESTAMPTZOID}};
 
 Parameters entry_parameters(const ScopeKey &key, WaitKind kind, const core::Turn &turn)
 {
@@ -127,11 +126,12 @@ std::optional<Candidate> next_waiting(
 void write_scope(const ScopeRow &locked, const core::StoredScope &scope, const core::StoredQueue &queue, core::Instant at)
 {
 	Parameters parameters;
-	parameters.add(PointerGetDatum(&locked.place))
+	parameters.add(PointerGetDatum(&locked.version.place))
+		.add(TransactionIdGetDatum(locked.version.made_by))
 		.add(Float8GetDatum(scope.leased))
 		.add(Int64GetDatum(scope.lease_count))
 		.add(pg::instant_datum(scope.expires_from.us))
-		.add(pg::timestamp_datum(at.us))
+		.add(pg::timestamp_datum(std::max(locked.touched_at, at).us))
 		.add(Int32GetDatum(queue.waiting))
 		.add(Int32GetDatum(queue.head_priority))
 		.add(pg::instant_datum(queue.head_at.us));
@@ -158,15 +158,12 @@ pg::Vector<ReadyScope> read_due(core::Instant now, std::int64_t count)
 	return ready_scopes(read_due_statement.run(Access::read, parameters));
 }
 
-void mark_idle(const ScopeKey &key, const ScopeRow &found, core::Instant look_at)
+void mark_idle(const ScopeRow &found, core::Instant look_at)
 {
 	Parameters parameters;
-	parameters.add(key.scope_type)
-		.add(key.scope_key)
-		.add(PointerGetDatum(&found.place))
-		.add(pg::instant_datum(look_at.us))
-		.add(Float8GetDatum(found.scope.leased))
-		.add(Int32GetDatum(found.queue.waiting));
+	parameters.add(PointerGetDatum(&found.version.place))
+		.add(TransactionIdGetDatum(found.version.made_by))
+		.add(pg::instant_datum(look_at.us));
 	(void)mark_idle_statement.run(Access::write, parameters);
 }
 

@@ -56,6 +56,6 @@ struct ReadyScope {
 
 // The dispatcher found that nothing in the scope can go before `look_at` unless something changes. Does nothing when
 // somebody has changed the row since it was read, or holds it.
-void mark_idle(const ScopeKey &key, const ScopeRow &found, core::Instant look_at);
+void mark_idle(const ScopeRow &found, core::Instant look_at);
 
 } // namespace ratelimit::store
