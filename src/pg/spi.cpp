@@ -143,4 +143,6 @@ Rows Statement::run(Access access, Parameters &parameters)
 	});
 }
 
+bool has_fixed_snapshot() noexcept { return IsolationUsesXactSnapshot(); }
+
 } // namespace ratelimit::pg

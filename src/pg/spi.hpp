@@ -120,4 +120,7 @@ private:
 	SPIPlanPtr plan_ = nullptr;
 };
 
+// Whether the transaction sees one state throughout, so that a row made since cannot be locked.
+[[nodiscard]] bool has_fixed_snapshot() noexcept;
+
 } // namespace ratelimit::pg

@@ -73,17 +73,21 @@ Statement insert_lease_statement{
 	{TEXTOID, TEXTOID, UUIDOID, TIMESTAMPTZOID, TIMESTAMPTZOID, FLOAT8OID, FLOAT8OID, INT4OID, TEXTOID, TEXTOID}};
 
 Statement read_leases_statement{
-	"SELECT lease_id, expires_at, scope_type, scope_key FROM ratelimit.leases WHERE lease_id {=} ANY ($1)",
+	"SELECT lease_id, expires_at, scope_type, scope_key, amount FROM ratelimit.leases WHERE lease_id {=} ANY ($1)",
 	{UUIDARRAYOID}};
 
-Statement lock_leases_statement{"SELECT lease_id, expires_at, scope_type, scope_key FROM ratelimit.leases"
+Statement read_leases_of_task_statement{"SELECT lease_id, expires_at, scope_type, scope_key, amount FROM ratelimit.leases"
+										" WHERE task_id {=} $1 AND expires_at {>} $2",
+	{TEXTOID, TIMESTAMPTZOID}};
+
+Statement lock_leases_statement{"SELECT lease_id, expires_at, scope_type, scope_key, amount FROM ratelimit.leases"
 								" WHERE lease_id {=} ANY ($1) FOR UPDATE",
 	{UUIDARRAYOID}};
 
 Statement renew_leases_statement{
 	"UPDATE ratelimit.leases SET ttl_seconds = COALESCE($3, ttl_seconds), expires_at = GREATEST(expires_at, $2 {+}"
 	" pg_catalog.make_interval(secs => COALESCE($3, ttl_seconds))) WHERE lease_id {=} ANY ($1)"
-	" RETURNING lease_id, expires_at, scope_type, scope_key",
+	" RETURNING lease_id, expires_at, scope_type, scope_key, amount",
 	{UUIDARRAYOID, TIMESTAMPTZOID, INT4OID}};
 
 Statement attach_statement{"UPDATE ratelimit.leases SET attempt_id = $2 WHERE lease_id {=} $1", {UUIDOID, TEXTOID}};
@@ -179,7 +183,7 @@ pg::Vector<LeaseRow> lease_rows(const Rows &rows)
 	leases.reserve(rows.count());
 	for (std::size_t i = 0; i < rows.count(); i++)
 		leases.push_back({pg::uuid_bytes(rows.datum(i, 1)), {pg::timestamp_us(rows.datum(i, 2))},
-			pg::text_view(rows.datum(i, 3)), pg::text_view(rows.datum(i, 4))});
+			pg::text_view(rows.datum(i, 3)), pg::text_view(rows.datum(i, 4)), rows.float8(i, 5)});
 	return leases;
 }
 
@@ -313,6 +317,13 @@ pg::Vector<LeaseRow> read_leases(core::View<core::Uuid> ids)
 	Parameters parameters;
 	parameters.add(ids_datum(ids));
 	return lease_rows(read_leases_statement.run(Access::read, parameters));
+}
+
+pg::Vector<LeaseRow> read_leases_of_task(std::string_view task_id, core::Instant now)
+{
+	Parameters parameters;
+	parameters.add(pg::text_datum(task_id)).add(pg::timestamp_datum(now.us));
+	return lease_rows(read_leases_of_task_statement.run(Access::read, parameters));
 }
 
 pg::Vector<LeaseRow> lock_leases(core::View<core::Uuid> ids)
