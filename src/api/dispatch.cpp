@@ -1,7 +1,7 @@
 // rl_dispatch and rl_defer: what a job runner calls for the tasks that wait without a client.
-#include "api/admit_call.hpp"
 #include "api/arguments.hpp"
 #include "api/dispatch_call.hpp"
+#include "api/task_steps.hpp"
 #include "core/limits.hpp"
 #include "pg/entry.hpp"
 #include "pg/spi.hpp"

@@ -11,10 +11,10 @@
 //    changes, or until time alone may let something go. Rows that somebody holds are left alone: nothing is waited for
 //    after step 2.
 #include "api/dispatch_call.hpp"
+#include "api/task_steps.hpp"
 
 #include <algorithm>
 
-#include "api/admit_call.hpp"
 #include "pg/entry.hpp"
 #include "pg/value.hpp"
 

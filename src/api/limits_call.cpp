@@ -204,8 +204,9 @@ bool LimitsCall::grant_lease_in_one_step()
 			after = core::add_lease(after, element.amount, now_ + core::Span::from_seconds(element.lease_ttl_seconds));
 	const bool written = scope.row ? store::replace_scope(*scope.row, after, now_)
 	                               : store::insert_scope(scope.key, after, now_);
+	// The leases begin now, even if the statement waited; but never before the bound that was written with it.
 	if (written)
-		now_ = std::max(now_, read_clock()); // the leases begin now, even if the statement waited
+		now_ = std::max(now_, read_clock());
 	return written;
 }
 

@@ -6,6 +6,7 @@
 
 #include "pg/clock.hpp"
 #include "pg/settings.hpp"
+#include "pg/spi.hpp"
 
 namespace ratelimit::api {
 
@@ -58,8 +59,11 @@ int Settling::settle(const pg::Vector<ActualAmount> *actual, std::optional<std::
 	for (const std::size_t i : by_id) {
 		const store::OpenReservation &open = open_[i];
 		const std::optional<double> spent = actual != nullptr ? std::optional(actual_of(open, *actual)) : std::nullopt;
-		if (!store::settle_reservation(open.id, {spent, reason, now, pg::settings::retention_seconds() > 0}))
+		if (!store::settle_reservation(open.id, {spent, reason, now, pg::settings::retention_seconds() > 0})) {
+			if (pg::writes_see_old_snapshot())
+				pg::throw_serialization_failure();
 			continue;
+		}
 		settled++;
 		SettledCounter &counter = counters_[counter_of_[i]];
 		if (!counter.row)

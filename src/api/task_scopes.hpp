@@ -16,7 +16,7 @@ struct TaskScope {
 };
 
 // In the order given, each scope once.
-using ScopeList = pg::SmallVector<TaskScope, 4>;
+using ScopeList = pg::Vector<TaskScope>;
 
 struct TaskScopes {
 	ScopeList list;

@@ -1,9 +1,9 @@
 // rl_status, rl_waiting, rl_renew_waiters and rl_cancel.
 #include <algorithm>
 
-#include "api/admit_call.hpp"
 #include "api/arguments.hpp"
 #include "api/settling.hpp"
+#include "api/task_steps.hpp"
 #include "core/limits.hpp"
 #include "pg/entry.hpp"
 #include "pg/error.hpp"

@@ -144,20 +144,26 @@ std::optional<core::Instant> first_expiry(
 	return first == core::Instant::latest() ? std::nullopt : std::optional(first);
 }
 
-// The sum over the lease rows of the scope that expire in [from, until].
-double expired_amount(pg::Reader &reader, const ScopeKey &key, core::Instant from, core::Instant until)
+struct Expired {
+	double amount = 0;
+	std::int64_t count = 0;
+};
+
+// The lease rows of the scope that expire in [from, until], added up.
+Expired add_up_expired(pg::Reader &reader, const ScopeKey &key, core::Instant from, core::Instant until)
 {
 	pg::ScanKeys keys = scope_conditions(key);
 	keys.from(expiry_datum(from));
 	keys.until(expiry_datum(until));
-	double amount = 0;
-	double *const target = &amount;
+	Expired expired;
+	Expired *const target = &expired;
 	reader.scan(leases_by_expiry, keys, [=](TupleTableSlot *slot) {
 		CHECK_FOR_INTERRUPTS();
-		*target = core::add_amounts(*target, DatumGetFloat8(pg::slot_datum(slot, amount_column)));
+		target->amount = core::add_amounts(target->amount, DatumGetFloat8(pg::slot_datum(slot, amount_column)));
+		target->count++;
 		return true;
 	});
-	return amount;
+	return expired;
 }
 
 Datum ids_datum(core::View<core::Uuid> ids) { return pg::uuid_array_datum(ids.data, ids.size); }
@@ -220,9 +226,11 @@ std::optional<ScopeRow> read_scope(const ScopeKey &key, core::Instant now)
 	if (found) {
 		const core::StoredScope &scope = row.scope;
 		row.usage.live = scope.leased;
-		if (!core::lease_is_live(scope.expires_from, now))
-			row.usage.live =
-				core::subtract_amount(scope.leased, expired_amount(reader, key, scope.expires_from, now));
+		if (!core::lease_is_live(scope.expires_from, now)) {
+			const Expired expired = add_up_expired(reader, key, scope.expires_from, now);
+			row.usage.live = core::subtract_amount(scope.leased, expired.amount);
+			row.usage.expired_count = expired.count;
+		}
 		if (scope.lease_count > 0)
 			row.usage.next_expiry = first_expiry(reader, key, scope.expires_from, now);
 	}
