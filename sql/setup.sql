@@ -125,3 +125,15 @@ SELECT * FROM test.problems() ORDER BY object, key;
 SELECT test.error('SELECT 1/0') LIKE '22012: division by zero%' AS caught, test.error('SELECT 1');
 CALL test.begin();
 SELECT * FROM test.problems();
+-- A scope that a task asks for, and where a task stands, in one line: status, reason, when to ask again, what it waits for.
+CREATE FUNCTION test.scope(scope_key text, lim float8, more jsonb DEFAULT '{}') RETURNS jsonb LANGUAGE sql AS $$
+	SELECT jsonb_build_object('scope_type', 'model', 'scope_key', scope_key, 'limit', lim) || more
+$$;
+CREATE FUNCTION test.stand(a ratelimit.admission) RETURNS text LANGUAGE sql AS $$
+	SELECT concat_ws(' ', (a).task_id, CASE WHEN (a).newly_admitted THEN 'newly' END, (a).status, (a).reason,
+		CASE WHEN (a).admitted THEN cardinality((a).lease_ids) || ' leases' ELSE coalesce((a).retry_after_ms || ' ms', 'never') END,
+		(SELECT string_agg(concat_ws(' ', b ->> 'scope_key', b ->> 'reason'), ', ') FROM jsonb_array_elements((a).blockers) b),
+		CASE WHEN (a).scope_key IS NOT NULL THEN format('at %s: %s of %s used, asks %s, next free %s, depth %s of %s', (a).scope_key,
+			(a).used, coalesce((a).limit_value::text, 'no limit'), (a).amount, coalesce(to_char((a).reset_at, 'HH24:MI:SS'), 'never'), (a).queue_depth,
+			coalesce((a).queue_limit::text, 'any')) END)
+$$;

@@ -67,13 +67,13 @@ pg::Vector<Admission> DispatchCall::run()
 void DispatchCall::add_source(const ScopeName &scope, const core::Turn &from)
 {
 	for (const store::WaitKind kind : {store::WaitKind::ordered, store::WaitKind::free})
-		sources_.insert({from, scope, kind, false, false});
+		sources_.insert({from, from, scope, kind, false, false});
 }
 
 void DispatchCall::add_returned()
 {
 	for (const store::TaskRow &task : store::read_returned(book_.now(), returned_max)) {
-		sources_.insert({task.turn(), {}, store::WaitKind::ordered, true, true});
+		sources_.insert({task.turn(), {}, {}, store::WaitKind::ordered, true, true});
 		returned_.push_back(task.task_id);
 	}
 }
@@ -107,10 +107,10 @@ std::optional<store::Candidate> DispatchCall::next_of(const Source &source)
 		return std::nullopt;
 	if (source.kind == store::WaitKind::ordered)
 		return book_.head_of(scope);
-	return store::next_waiting(scope.lease.key, source.kind, source.turn, book_.now(), store::Aside::skip);
+	return store::next_waiting(scope.lease.key, source.kind, source.after, book_.now(), store::Aside::skip);
 }
 
-DispatchCall::Step DispatchCall::look_at(Source source)
+DispatchCall::Step DispatchCall::look_at(const Source &source)
 {
 	if (source.returned) {
 		const std::optional<store::TaskRow> task = store::read_task(source.turn.task_id);
@@ -129,8 +129,6 @@ DispatchCall::Step DispatchCall::look_at(Source source)
 	Source exact = source;
 	exact.turn = candidate->turn;
 	exact.is_task = true;
-	if (source.kind == store::WaitKind::free)
-		return consider(exact, *candidate);
 	sources_.insert(exact);
 	return Step::next;
 }
@@ -161,7 +159,7 @@ DispatchCall::Step DispatchCall::consider(const Source &source, const store::Can
 	else if (!plan(*task, scopes))
 		book_.hold(scopes.list);
 	if (!ordered && !(blocked && core::is_saturated(scopes.list[0].demand, standings[0].active)))
-		sources_.insert({candidate.turn, source.scope, source.kind, false, false});
+		sources_.insert({candidate.turn, candidate.turn, source.scope, source.kind, false, false});
 	return Step::next;
 }
 
@@ -178,7 +176,7 @@ bool DispatchCall::plan(const store::TaskRow &seen, const TaskScopes &scopes)
 		const ScopeName name{scope.scope_type, scope.scope_key};
 		idle_.erase(name);
 		if (scope.demand.fifo)
-			sources_.insert({turn, name, store::WaitKind::ordered, false, false});
+			sources_.insert({turn, turn, name, store::WaitKind::ordered, false, false});
 	}
 	planned_.push_back({std::move(*task), scopes});
 	return true;
