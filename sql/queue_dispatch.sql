@@ -20,7 +20,7 @@ SELECT test.stand(d), ordinal FROM rl_dispatch() d;
 SELECT test.stand(w) FROM rl_waiting() w;
 -- Nothing more can go: the scopes are remembered as idle, and a call that finds nothing writes nothing.
 SELECT test.stand(d) FROM rl_dispatch() d;
-SELECT scope_key, waiting, ready, look_at FROM ratelimit.scopes WHERE waiting > 0 ORDER BY 1;
+SELECT scope_key, waiting, s.ready, look_at FROM ratelimit.scopes s JOIN ratelimit.awaited USING (scope_type, scope_key) ORDER BY 1;
 SELECT test.contents() AS before \gset
 SELECT test.stand(d) FROM rl_dispatch() d;
 SELECT test.contents() = :'before' AS unchanged;
