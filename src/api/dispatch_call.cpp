@@ -22,9 +22,8 @@ namespace ratelimit::api {
 
 namespace {
 
-constexpr std::int64_t ready_batch = 16;
-constexpr std::int64_t due_max = 1'000;
-constexpr std::int64_t returned_max = 1'000;
+constexpr std::size_t due_max = 1'000;
+constexpr std::size_t returned_max = 1'000;
 // However it came about, a scope is looked at again after this long.
 constexpr core::Span idle_max = core::Span::from_seconds(30);
 
@@ -72,10 +71,10 @@ void DispatchCall::add_source(const ScopeName &scope, const core::Turn &from)
 
 void DispatchCall::add_returned()
 {
-	for (const store::TaskRow &task : store::read_returned(book_.now(), returned_max)) {
-		sources_.insert({task.turn(), {}, {}, store::WaitKind::ordered, true, true});
-		returned_.push_back(task.task_id);
-	}
+	returned_ = store::read_returned(book_.now(), returned_max);
+	for (const std::string_view task_id : returned_)
+		if (const std::optional<store::TaskRow> task = store::read_task(task_id); task && task->mode == core::TaskMode::async)
+			sources_.insert({task->turn(), {}, {}, store::WaitKind::ordered, true, true});
 }
 
 // Takes in the scopes that may come before everything at hand.
@@ -86,9 +85,9 @@ void DispatchCall::load_ready()
 			if (ready_exhausted_)
 				return;
 			const std::optional<store::ReadyScope> last = ready_.empty() ? std::nullopt : std::optional(ready_.back());
-			ready_ = store::read_ready(last, ready_batch);
+			ready_ = store::read_ready(last);
 			ready_used_ = 0;
-			ready_exhausted_ = static_cast<std::int64_t>(ready_.size()) < ready_batch;
+			ready_exhausted_ = ready_.size() < store::ready_batch;
 			if (ready_.empty())
 				return;
 		}
