@@ -219,6 +219,14 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_attach';
 COMMENT ON FUNCTION @extschema@.rl_attach(text, uuid[], uuid[]) IS
 	'names the attempt that reservations and live leases belong to; returns how many of each were found';
 
+-- Functions: queue ---------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION @extschema@.rl_route(candidates jsonb, pinned text DEFAULT NULL, OUT ordinal int4, OUT candidate text,
+	OUT chosen bool, OUT reason text, OUT retry_after_ms int8)
+RETURNS SETOF record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_route';
+COMMENT ON FUNCTION @extschema@.rl_route(jsonb, text) IS
+	'chooses the first candidate whose windows are not full, or the pinned one; writes nothing';
+
 -- Functions: leases --------------------------------------------------------------------------------------------------
 
 CREATE FUNCTION @extschema@.rl_renew(lease_ids uuid[], ttl_seconds int4 DEFAULT NULL, OUT ordinal int4, OUT lease_id uuid,
@@ -251,5 +259,6 @@ REVOKE ALL ON FUNCTION
 	@extschema@.rl_commit(uuid[], jsonb),
 	@extschema@.rl_release(uuid[], uuid[], text),
 	@extschema@.rl_attach(text, uuid[], uuid[]),
-	@extschema@.rl_renew(uuid[], int4)
+	@extschema@.rl_renew(uuid[], int4),
+	@extschema@.rl_route(jsonb, text)
 FROM PUBLIC;

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_set>
 
 #include "core/limits.hpp"
+#include "core/route.hpp"
 #include "pg/error.hpp"
 
 namespace ratelimit::api {
@@ -66,6 +68,32 @@ void check_metric(const Place &place, const Element &element, Mode mode)
 		reject(place, quoted(element.metric), "Concurrency is held and given back: use rl_reserve and rl_release.");
 }
 
+[[noreturn]] void reject_key(const Place &place, std::string_view hint)
+{
+	throw pg::SqlError{ERRCODE_INVALID_PARAMETER_VALUE,
+		"unknown key in element " + std::to_string(place.ordinal) + " of argument \"" + std::string(place.list) + "\"",
+		"The key is \"" + pg::excerpt(place.name) + "\".", std::string(hint)};
+}
+
+void check_is_object(const pg::JsonItem &item, std::string_view list, std::size_t ordinal, std::string_view keys_hint)
+{
+	if (item.kind != pg::JsonKind::object)
+		throw pg::SqlError{ERRCODE_INVALID_PARAMETER_VALUE,
+			"element " + std::to_string(ordinal) + " of argument \"" + std::string(list) + "\" is not an object",
+			json_detail(item), "Each element must be a JSON object. " + std::string(keys_hint)};
+}
+
+// A list of objects that is not too long.
+void check_is_list(const Place &place, const pg::JsonItem &item)
+{
+	if (item.kind == pg::JsonKind::null)
+		reject_null(place);
+	if (item.kind != pg::JsonKind::array)
+		reject(place, json_detail(item), "It must be a JSON array of objects.");
+	if (const std::size_t length = pg::json_length(item); length > limits::list_elements_max)
+		reject_length(place.name, length);
+}
+
 bool is_opaque_key(std::string_view key) noexcept { return key == "scope_name" || key == "metadata" || key == "policy"; }
 
 // Sets one key of a limit. `has_limit` tells whether the key "limit" was met.
@@ -95,18 +123,13 @@ void set_limit_key(Element &element, bool &has_limit, const Place &place, const 
 		if (!null)
 			element.attempt_id = check_name(place, json_string(place, value));
 	} else if (!is_opaque_key(place.name)) {
-		throw pg::SqlError{ERRCODE_INVALID_PARAMETER_VALUE,
-			"unknown key in element " + std::to_string(place.ordinal) + " of argument \"" + std::string(place.list) + "\"",
-			"The key is \"" + pg::excerpt(place.name) + "\".", std::string(limit_keys_hint)};
+		reject_key(place, limit_keys_hint);
 	}
 }
 
 Element json_limit(const pg::JsonItem &item, std::string_view list, std::size_t ordinal, Mode mode)
 {
-	if (item.kind != pg::JsonKind::object)
-		throw pg::SqlError{ERRCODE_INVALID_PARAMETER_VALUE,
-			"element " + std::to_string(ordinal) + " of argument \"" + std::string(list) + "\" is not an object",
-			json_detail(item), "Each element must be a JSON object. " + std::string(limit_keys_hint)};
+	check_is_object(item, list, ordinal, limit_keys_hint);
 	Element element;
 	bool has_limit = false;
 	pg::JsonReader fields(item);
@@ -124,6 +147,18 @@ Element json_limit(const pg::JsonItem &item, std::string_view list, std::size_t 
 		check_own_scope_type(Place{"scope_type", list, ordinal}, element.scope_type);
 	check_metric(Place{"metric", list, ordinal}, element, mode);
 	return element;
+}
+
+// `place` is the list itself, `list` what messages about its elements call it.
+Elements json_limits(const Place &place, const pg::JsonItem &root, std::string_view list, Mode mode)
+{
+	check_is_list(place, root);
+	Elements elements;
+	elements.reserve(pg::json_length(root));
+	pg::JsonReader items(root);
+	while (items.next())
+		elements.push_back(json_limit(items.value(), list, elements.size() + 1, mode));
+	return elements;
 }
 
 } // namespace
@@ -244,20 +279,68 @@ Element limit_argument(FunctionCallInfo fcinfo, Mode mode)
 Elements limits_argument(FunctionCallInfo fcinfo, int index, Mode mode)
 {
 	constexpr std::string_view name = "limits";
+	return json_limits(Place{name, {}, 0}, pg::json_root(required_datum(fcinfo, index, name)), name, mode);
+}
+
+// --- candidates ----------------------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr std::string_view candidate_keys_hint = "Known keys are candidate and limits; both are required.";
+
+// The limits of a candidate that count for the choice; the others are checked as well, and left out.
+Elements route_limits(const Place &place, const pg::JsonItem &value)
+{
+	const std::string path = std::string(place.list) + "[" + std::to_string(place.ordinal) + "].limits";
+	Elements limits = json_limits(place, value, path, Mode::check);
+	limits.erase(std::remove_if(limits.begin(), limits.end(),
+					 [](const Element &element) { return !core::counts_for_route(element.metric); }),
+		limits.end());
+	return limits;
+}
+
+Candidate json_candidate(const pg::JsonItem &item, std::string_view list, std::size_t ordinal)
+{
+	check_is_object(item, list, ordinal, candidate_keys_hint);
+	Candidate candidate;
+	bool has_limits = false;
+	pg::JsonReader fields(item);
+	while (fields.next()) {
+		const Place place{fields.key(), list, ordinal};
+		if (place.name == "candidate") {
+			candidate.name = check_name(place, json_string(place, fields.value()));
+		} else if (place.name == "limits") {
+			candidate.limits = route_limits(place, fields.value());
+			has_limits = true;
+		} else {
+			reject_key(place, candidate_keys_hint);
+		}
+	}
+	if (candidate.name.empty())
+		reject(Place{"candidate", list, ordinal}, "The key is missing.", std::string(candidate_keys_hint));
+	if (!has_limits)
+		reject(Place{"limits", list, ordinal}, "The key is missing.", std::string(candidate_keys_hint));
+	return candidate;
+}
+
+} // namespace
+
+Candidates candidates_argument(FunctionCallInfo fcinfo, int index)
+{
+	constexpr std::string_view name = "candidates";
 	const pg::JsonItem root = pg::json_root(required_datum(fcinfo, index, name));
-	if (root.kind == pg::JsonKind::null)
-		reject_null(Place{name, {}, 0});
-	if (root.kind != pg::JsonKind::array)
-		reject(Place{name, {}, 0}, json_detail(root), "It must be a JSON array of objects.");
-	const std::size_t length = pg::json_length(root);
-	if (length > limits::list_elements_max)
-		reject_length(name, length);
-	Elements elements;
-	elements.reserve(length);
+	check_is_list(Place{name, {}, 0}, root);
+	Candidates candidates;
+	candidates.reserve(pg::json_length(root));
+	std::unordered_set<std::string_view> names;
 	pg::JsonReader items(root);
-	while (items.next())
-		elements.push_back(json_limit(items.value(), name, elements.size() + 1, mode));
-	return elements;
+	while (items.next()) {
+		const std::size_t ordinal = candidates.size() + 1;
+		candidates.push_back(json_candidate(items.value(), name, ordinal));
+		if (!names.insert(candidates.back().name).second)
+			reject(Place{"candidate", name, ordinal}, quoted(candidates.back().name), "Each candidate may stand in the list once.");
+	}
+	return candidates;
 }
 
 // --- lists of ids and amounts --------------------------------------------------------------------------------------

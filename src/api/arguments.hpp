@@ -58,6 +58,16 @@ using Elements = pg::SmallVector<core::Element, 4>;
 // A list of limits as jsonb.
 [[nodiscard]] Elements limits_argument(FunctionCallInfo fcinfo, int index, Mode mode);
 
+// One candidate of rl_route, with those of its limits that count for the choice.
+struct Candidate {
+	std::string_view name;
+	Elements limits;
+};
+using Candidates = pg::Vector<Candidate>;
+
+// The candidates of rl_route as jsonb, in the order given. Names are distinct.
+[[nodiscard]] Candidates candidates_argument(FunctionCallInfo fcinfo, int index);
+
 // --- lists of ids and amounts --------------------------------------------------------------------------------------
 
 enum class Presence { required, optional };
