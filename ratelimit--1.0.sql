@@ -127,11 +127,24 @@ COMMENT ON COLUMN ratelimit.leases.ttl_seconds IS 'what a renewal adds to the pr
 CREATE INDEX leases_scope ON ratelimit.leases (scope_type, scope_key, expires_at);
 CREATE INDEX leases_task ON ratelimit.leases (task_id) WHERE task_id IS NOT NULL;
 
+CREATE TABLE ratelimit.workers (
+	heartbeat_at timestamptz NOT NULL,
+	capacity int4 NOT NULL,
+	stopped bool NOT NULL,
+	worker_id text COLLATE "C" NOT NULL,
+	CONSTRAINT workers_pkey PRIMARY KEY (worker_id)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+COMMENT ON TABLE ratelimit.workers IS 'workers of the application that have sent a heartbeat';
+COMMENT ON COLUMN ratelimit.workers.heartbeat_at IS 'the last heartbeat; the worker is live for ratelimit.worker_stale_after from then';
+COMMENT ON COLUMN ratelimit.workers.capacity IS 'how much the worker takes on at once; the sum over live workers is the limit of scopes that say so';
+COMMENT ON COLUMN ratelimit.workers.stopped IS 'whether rl_worker_stop was called since the last heartbeat';
+
 SELECT pg_catalog.pg_extension_config_dump('ratelimit.counters', '');
 SELECT pg_catalog.pg_extension_config_dump('ratelimit.scopes', '');
 SELECT pg_catalog.pg_extension_config_dump('ratelimit.leases', '');
 SELECT pg_catalog.pg_extension_config_dump('ratelimit.reservations', '');
 SELECT pg_catalog.pg_extension_config_dump('ratelimit.requests', '');
+SELECT pg_catalog.pg_extension_config_dump('ratelimit.workers', '');
 
 -- Types --------------------------------------------------------------------------------------------------------------
 
@@ -235,6 +248,18 @@ RETURNS SETOF record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', '
 COMMENT ON FUNCTION @extschema@.rl_renew(uuid[], int4) IS
 	'extends live leases; one row per id, in the order asked, renewed false for one that is lost';
 
+-- Functions: workers -------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION @extschema@.rl_worker_heartbeat(worker_id text, capacity int4 DEFAULT NULL)
+RETURNS timestamptz LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_worker_heartbeat';
+COMMENT ON FUNCTION @extschema@.rl_worker_heartbeat(text, int4) IS
+	'reports that a worker of the application is alive; returns when it becomes stale without another heartbeat';
+
+CREATE FUNCTION @extschema@.rl_worker_stop(worker_id text)
+RETURNS bool LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_worker_stop';
+COMMENT ON FUNCTION @extschema@.rl_worker_stop(text) IS
+	'reports that a worker of the application has stopped; returns whether it was live';
+
 -- Functions: identity ------------------------------------------------------------------------------------------------
 
 CREATE FUNCTION @extschema@.rl_shard(scope_type text, scope_key text)
@@ -260,5 +285,7 @@ REVOKE ALL ON FUNCTION
 	@extschema@.rl_release(uuid[], uuid[], text),
 	@extschema@.rl_attach(text, uuid[], uuid[]),
 	@extschema@.rl_renew(uuid[], int4),
-	@extschema@.rl_route(jsonb, text)
+	@extschema@.rl_route(jsonb, text),
+	@extschema@.rl_worker_heartbeat(text, int4),
+	@extschema@.rl_worker_stop(text)
 FROM PUBLIC;

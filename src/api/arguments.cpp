@@ -250,6 +250,13 @@ std::int32_t check_seconds(const Place &place, std::int64_t seconds)
 	return static_cast<std::int32_t>(seconds);
 }
 
+std::int32_t check_capacity(const Place &place, std::int32_t capacity)
+{
+	if (capacity < 0)
+		reject(place, "The value is " + std::to_string(capacity) + ".", "It must not be negative.");
+	return capacity;
+}
+
 // --- limits --------------------------------------------------------------------------------------------------------
 
 Element limit_argument(FunctionCallInfo fcinfo, Mode mode)

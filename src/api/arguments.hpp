@@ -44,6 +44,7 @@ std::optional<std::string_view> check_optional_name(const Place &place, std::opt
 void check_own_scope_type(const Place &place, std::string_view scope_type);
 double check_amount(const Place &place, double amount);
 std::int32_t check_seconds(const Place &place, std::int64_t seconds);
+std::int32_t check_capacity(const Place &place, std::int32_t capacity);
 
 // --- limits --------------------------------------------------------------------------------------------------------
 

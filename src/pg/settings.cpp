@@ -9,6 +9,7 @@ namespace {
 // Owned by the server; the initial values equal the boot values below.
 char *clock_text = nullptr;
 int retention = 3600;
+int worker_stale_after = 60;
 
 // What the check hook of `ratelimit.clock` hands to the assign hook.
 const TimestampTz *clock_value = nullptr;
@@ -87,6 +88,9 @@ void define_settings()
 	DefineCustomIntVariable("ratelimit.retention", "Keeps finished reservations, requests and tasks for this long.",
 		"Zero deletes a reservation in the moment in which it is settled or released.", &retention, 3600, 0, INT_MAX / 1000,
 		PGC_SUSET, GUC_UNIT_S, nullptr, nullptr, nullptr);
+	DefineCustomIntVariable("ratelimit.worker_stale_after", "Counts a worker as live for this long after its last heartbeat.",
+		"A worker sends heartbeats with rl_worker_heartbeat.", &worker_stale_after, 60, 1, 31'622'400, PGC_SUSET, GUC_UNIT_S,
+		nullptr, nullptr, nullptr);
 
 #if PG_VERSION_NUM >= 150000
 	MarkGUCPrefixReserved("ratelimit");
@@ -101,5 +105,7 @@ std::optional<TimestampTz> test_clock() noexcept
 }
 
 int retention_seconds() noexcept { return retention; }
+
+int worker_stale_after_seconds() noexcept { return worker_stale_after; }
 
 } // namespace ratelimit::pg::settings

@@ -15,4 +15,7 @@ void define_settings();
 // `ratelimit.retention`: how long finished rows are kept, in seconds. 0 = not at all.
 [[nodiscard]] int retention_seconds() noexcept;
 
+// `ratelimit.worker_stale_after`: how long a worker counts as live after a heartbeat, in seconds.
+[[nodiscard]] int worker_stale_after_seconds() noexcept;
+
 } // namespace ratelimit::pg::settings
