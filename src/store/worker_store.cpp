@@ -79,12 +79,14 @@ bool worker_is_live(const WorkerRow &worker, core::Instant now) noexcept
 	return !worker.stopped && now < stale_at(worker.heartbeat_at);
 }
 
-WorkerCapacity live_worker_capacity(core::Instant now)
+WorkerCapacity live_workers(core::Instant now)
 {
 	Parameters parameters;
 	parameters.add(pg::timestamp_datum((now - stale_after()).us));
 	const Rows rows = live_capacity_statement.run(Access::read, parameters);
 	return {rows.int8(0, 1), rows.float8(0, 2)};
 }
+
+double live_worker_capacity(core::Instant now) { return live_workers(now).capacity; }
 
 } // namespace ratelimit::store

@@ -34,6 +34,7 @@ struct WorkerCapacity {
 	std::int64_t workers = 0;
 	double capacity = 0;
 };
-[[nodiscard]] WorkerCapacity live_worker_capacity(core::Instant now);
+[[nodiscard]] WorkerCapacity live_workers(core::Instant now);
+[[nodiscard]] double live_worker_capacity(core::Instant now);
 
 } // namespace ratelimit::store
