@@ -23,6 +23,7 @@ WARNINGS     = -Wall -Wextra -Wshadow -Wconversion -Wold-style-cast -Wnon-virtua
 PG_CPPFLAGS  = -isystem $(shell $(PG_CONFIG) --includedir-server) -Isrc
 EXTVERSION  := $(shell sed -n "s/^default_version = '\(.*\)'$$/\1/p" ratelimit.control)
 PG_CXXFLAGS  = -std=c++17 -DRATELIMIT_VERSION=\"$(EXTVERSION)\" $(WARNINGS) -fvisibility=hidden -fvisibility-inlines-hidden -MMD -MP $(EXTRA_CXXFLAGS)
+SHLIB_LINK   = -Wl,--version-script=exports.map
 
 # An empty list must be empty when PGXS looks (hence :=), so that it skips that kind of test.
 REGRESS        := $(shell sed 's/\#.*//' test/schedule)
@@ -37,5 +38,6 @@ EXTRA_CLEAN     = $(OBJS:.o=.d) build tmp_check_regress tmp_check_iso
 PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
 
-$(OBJS): Makefile
+$(OBJS): Makefile ratelimit.control
+ratelimit.so: exports.map
 -include $(OBJS:.o=.d)

@@ -51,7 +51,7 @@ CREATE TABLE ratelimit.reservations (
 	reservation_id uuid NOT NULL,
 	created_at timestamptz NOT NULL,
 	window_start timestamptz NOT NULL,
-	reset_at timestamptz NOT NULL,
+	due_at timestamptz NOT NULL,
 	amount float8 NOT NULL,
 	limit_value float8 NOT NULL,
 	window_seconds int4 NOT NULL,
@@ -64,17 +64,15 @@ CREATE TABLE ratelimit.reservations (
 	actual_amount float8,
 	finalized_at timestamptz,
 	reason text COLLATE "C",
-	CONSTRAINT reservations_pkey PRIMARY KEY (reservation_id),
-	CONSTRAINT reservations_status CHECK (status OPERATOR(pg_catalog.=) ANY ('{reserved,committed,released}'::pg_catalog.text[]))
+	CONSTRAINT reservations_pkey PRIMARY KEY (reservation_id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 COMMENT ON TABLE ratelimit.reservations IS 'amounts promised by rl_reserve, until they are settled and for a while after';
 COMMENT ON COLUMN ratelimit.reservations.window_start IS 'start of the window in which the amount was reserved';
-COMMENT ON COLUMN ratelimit.reservations.reset_at IS 'end of that window';
+COMMENT ON COLUMN ratelimit.reservations.due_at IS 'what the reaper goes by: the end of that window while reserved, finalized_at after';
 COMMENT ON COLUMN ratelimit.reservations.status IS 'reserved, committed or released';
 COMMENT ON COLUMN ratelimit.reservations.actual_amount IS 'what was spent, once committed';
 COMMENT ON COLUMN ratelimit.reservations.reason IS 'why it was settled: success, the reason given to rl_release, or expired';
-CREATE INDEX reservations_reserved ON ratelimit.reservations (reset_at) WHERE status OPERATOR(pg_catalog.=) 'reserved';
-CREATE INDEX reservations_finalized ON ratelimit.reservations (finalized_at) WHERE finalized_at IS NOT NULL;
+CREATE INDEX reservations_due ON ratelimit.reservations (status, due_at);
 CREATE INDEX reservations_task ON ratelimit.reservations (task_id) WHERE task_id IS NOT NULL;
 
 CREATE TABLE ratelimit.requests (

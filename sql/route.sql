@@ -1,9 +1,5 @@
 -- rl_route: the first candidate whose windows pass, the pinned one before the order; writes nothing.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS ratelimit;
-RESET client_min_messages;
-SET timezone = 'UTC';
-TRUNCATE ratelimit.counters, ratelimit.leases, ratelimit.scopes;
+CALL test.begin();
 SET ratelimit.clock = '2030-01-01 00:00:10.25+00';
 -- A window of 60 s of which 5 are spent, one of 1 h of which all is spent, and a scope whose only slot is taken.
 SELECT allowed FROM rl_consume('model', 'a', 'rpm', 5, 5);

@@ -1,8 +1,5 @@
 -- Workers of the application: heartbeats, stopping, who is live and how much the live ones can take on together.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS ratelimit;
-RESET client_min_messages;
-SET timezone = 'UTC';
+CALL test.begin();
 TRUNCATE ratelimit.workers;
 SET ratelimit.clock = '2030-01-01 00:00:00+00';
 -- A heartbeat returns when the worker becomes stale.

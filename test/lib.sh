@@ -8,6 +8,7 @@ top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 pg_bin=/usr/lib/postgresql/15/bin
 export PG_CONFIG=$pg_bin/pg_config
 export LC_ALL=C.UTF-8
+# shellcheck disable=SC2034 # for the scripts that read this file
 build_packages=(postgresql-15 postgresql-server-dev-15 g++ make libboost-dev)
 work=
 servers=()
@@ -53,7 +54,7 @@ as_owner() {
 # The server refuses to run as root; postgres may not be able to read the checkout. So what runs with the server
 # starts in $work and reads only what was copied there.
 as_server() (
-	cd "$work"
+	cd "$work" || exit
 	export HOME=$work
 	if [ "$EUID" = 0 ]; then as_user postgres "$@"; else "$@"; fi
 )
@@ -73,11 +74,15 @@ need_packages() {
 
 build() { as_owner make -s -j"$(nproc)" -C "$top" "$@"; }
 
-# Installs the built extension under $work and tells servers to look there first, so that a test run neither needs
-# nor changes the system's own extension folder.
+# Installs the extension under $work and tells servers to look there first, so that a test run neither needs nor changes
+# the system's own extension folder. (The second setting is for shared_preload_libraries.)
 stage() {
-	build && make -s -C "$top" install DESTDIR="$work/stage" &&
-		printf "extension_destdir = '%s'\n" "$work/stage" >"$work/stage.conf"
+	build "$@"
+	make -s -C "$top" install DESTDIR="$work/stage"
+	cat >"$work/stage.conf" <<END
+extension_destdir = '$work/stage'
+dynamic_library_path = '$work/stage$("$PG_CONFIG" --pkglibdir):\$libdir'
+END
 }
 
 # --- the work folder and its servers -----------------------------------------------------------------------------
@@ -123,7 +128,8 @@ start_server() {
 	fi
 }
 
-# SQL on the server's private socket; prints bare values.
+# SQL on the server's private socket, from arguments or stdin; prints bare values.
+# shellcheck disable=SC2120
 sql() { as_server "$pg_bin/psql" -XAtq -v ON_ERROR_STOP=1 "$@"; }
 
 # A script for psql or pgbench, where the server's user can read it: script NAME <text
@@ -142,4 +148,35 @@ is() {
 	else
 		printf 'not ok - %s\n#   expected: %s\n#   found:    %s\n' "$1" "$2" "$3"
 	fi
+}
+
+# storm SCRIPT TRIES [NAME=VALUE...]: 64 sessions run the script TRIES times each; prints what went wrong, else nothing.
+# pgbench ends a session at its first error.
+storm() {
+	local file=$1 tries=$2 variable defined=()
+	shift 2
+	for variable in "$@"; do defined+=(-D "$variable"); done
+	as_server "$pg_bin/pgbench" -n -M prepared -c 64 -j 2 -t "$tries" "${defined[@]}" -f "$file" 2>&1 |
+		grep -iE 'error|aborted|failed' | grep -v 'failed transactions: 0 ' || true
+}
+
+# denial_wal FUNCTION: how much write-ahead log 1,000 denials by that function write, after a checkpoint and one warm
+# read. The server logs something of its own now and then (running transactions, a vacuum): that may spoil one try.
+denial_wal() {
+	local found
+	for _ in 1 2 3; do
+		# shellcheck disable=SC2119
+		found=$(sql <<-END
+			CHECKPOINT;
+			SELECT FROM rl_consume('load', 'denied', 'requests', 1, 1, 31622400);
+			SELECT FROM $1('load', 'denied', 'requests', 1, 1, 31622400);
+			SELECT pg_current_wal_insert_lsn() AS before \gset
+			SELECT count(*) FILTER (WHERE NOT allowed) AS denied
+			  FROM generate_series(1, 1000) AS i, LATERAL $1('load', 'denied', 'requests', 1, sign(i), 31622400) \gset
+			SELECT :denied || ' denied, ' || pg_wal_lsn_diff(pg_current_wal_insert_lsn(), :'before') || ' bytes';
+		END
+		)
+		[ "$found" != '1000 denied, 0 bytes' ] || break
+	done
+	echo "$found"
 }

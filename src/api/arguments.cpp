@@ -180,7 +180,8 @@ void reject(const Place &place, const std::string &detail, const std::string &hi
 
 void reject_null(const Place &place)
 {
-	throw pg::SqlError{ERRCODE_NULL_VALUE_NOT_ALLOWED, place.text() + " must not be null", "", "Give a value that is not NULL."};
+	throw pg::SqlError{ERRCODE_NULL_VALUE_NOT_ALLOWED, place.text() + " must not be null", "The value is NULL.",
+		"Give a value that is not NULL."};
 }
 
 void reject_length(std::string_view argument, std::size_t length)
@@ -218,7 +219,8 @@ std::string_view check_name(const Place &place, std::string_view name)
 	if (name.size() > limits::name_bytes_max / 4) {
 		const std::size_t bytes = pg::to_utf8(name).size();
 		if (bytes > limits::name_bytes_max)
-			reject(place, "It has " + std::to_string(bytes) + " bytes.", "At most 512 bytes of UTF-8 are accepted.");
+			reject(place, "The value \"" + pg::excerpt(name) + "\" has " + std::to_string(bytes) + " bytes.",
+				"At most 512 bytes of UTF-8 are accepted.");
 	}
 	return name;
 }

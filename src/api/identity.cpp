@@ -28,8 +28,8 @@ RATELIMIT_FUNCTION(rl_shard_of_id)
 	}
 	const auto shard = ratelimit::core::shard_of_id(ratelimit::pg::uuid_bytes(PG_GETARG_DATUM(0)));
 	if (!shard)
-		ratelimit::api::reject({"id", {}, 0}, "The value is not a UUID of version 7.",
-			"Only ids made by this extension carry a shard number.");
+		ratelimit::api::reject({"id", {}, 0}, "The value is " + ratelimit::pg::uuid_text(PG_GETARG_DATUM(0)) + ".",
+			"It must be a UUID of version 7; the ids that this extension makes carry a shard number.");
 	return Int32GetDatum(*shard);
 }
 

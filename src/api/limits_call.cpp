@@ -35,8 +35,6 @@ core::Uuid new_id(std::string_view scope_type, std::string_view scope_key)
 	return core::make_uuid7({pg::real_clock_us()}, shard, random);
 }
 
-std::string_view described(const core::Element &element) noexcept { return element.metric; }
-
 } // namespace
 
 LimitsCall::LimitsCall(Mode mode, Elements &elements, std::optional<std::string_view> task_id,
@@ -61,6 +59,13 @@ LimitsCall::LimitsCall(Mode mode, Elements &elements, std::optional<std::string_
 }
 
 bool LimitsCall::run()
+{
+	const bool allowed = find_answer();
+	session_.finish();
+	return allowed;
+}
+
+bool LimitsCall::find_answer()
 {
 	if (request_id_)
 		if (const std::optional<bool> known = replay())
@@ -130,6 +135,7 @@ bool LimitsCall::decide()
 
 bool LimitsCall::grant()
 {
+	session_.connect();
 	make_ids();
 	if (request_id_) {
 		bool replayed = false;
@@ -174,7 +180,7 @@ bool LimitsCall::grant_counter_in_one_step()
 	if (!counter.row) {
 		if (!store::insert_counter(counter.key, update))
 			return false;
-	} else if (counter.row->touched || !store::replace_counter(counter.key, *counter.row, update)) {
+	} else if (counter.row->contended || !store::replace_counter(*counter.row, update)) {
 		return false;
 	}
 
@@ -185,7 +191,8 @@ bool LimitsCall::grant_counter_in_one_step()
 	const std::optional<store::CounterRow> written = store::lock_counter(counter.key);
 	RATELIMIT_CHECK(written.has_value());
 	const core::Window fresh = core::current_window(written->window, now_, counter.window_seconds);
-	counter.row = store::CounterRow{fresh.stored(), written->place, true};
+	counter.row = written;
+	counter.row->window = fresh.stored();
 	const bool fits_still = decide(); // a new window is empty, and the amount is within the limit
 	RATELIMIT_CHECK(fits_still);
 	write_counters();
@@ -196,37 +203,24 @@ bool LimitsCall::grant_lease_in_one_step()
 {
 	LeaseScope &scope = scopes_[0];
 	// What has expired must be removed under the lock before it counts as free.
-	if (scope.row && (scope.row->touched || !core::lease_is_live(scope.row->scope.expires_from, now_)))
+	if (scope.row && (scope.row->contended || !core::lease_is_live(scope.row->scope.expires_from, now_)))
 		return false;
 	core::StoredScope after = scope.stored();
 	for (const core::Element &element : elements_)
 		if (element.key != core::no_key)
 			after = core::add_lease(after, element.amount, now_ + core::Span::from_seconds(element.lease_ttl_seconds));
-	const bool written = scope.row ? store::replace_scope(scope.key, *scope.row, after, now_)
+	const bool written = scope.row ? store::replace_scope(*scope.row, after, now_)
 	                               : store::insert_scope(scope.key, after, now_);
+	// The leases begin now, even if the statement waited; but never before the bound that was written with it.
 	if (written)
-		now_ = read_clock(); // the leases begin now, even if the statement waited
+		now_ = std::max(now_, read_clock());
 	return written;
 }
 
 bool LimitsCall::grant_under_locks()
 {
 	lock_all();
-	bool allowed = decide();
-	if (allowed && !scopes_.empty()) {
-		const bool fits = make_room({scopes_.data(), scopes_.size()}, now_);
-		if (!fits) {
-			// A lease that looked expired was renewed. Store the sums of what was removed, and see what is left.
-			for (const LeaseScope &scope : scopes_)
-				write_scope(scope, now_);
-			for (LeaseScope &scope : scopes_)
-				scope.row = store::read_scope(scope.key, now_);
-			allowed = decide();
-			if (allowed)
-				throw pg::SqlError{ERRCODE_LOCK_NOT_AVAILABLE, "an expired lease is held locked by another transaction", "",
-					"Try again."};
-		}
-	}
+	const bool allowed = decide() && (scopes_.empty() || make_room({scopes_.data(), scopes_.size()}, now_) || deny_unremovable());
 	if (!allowed) {
 		undo_insertions();
 		return false;
@@ -234,6 +228,28 @@ bool LimitsCall::grant_under_locks()
 	write_counters();
 	write_leases();
 	return true;
+}
+
+// What looked expired was renewed while this call waited, or is held locked by somebody who may renew it: it does not
+// count as free. Stores the sums of what was removed all the same. Always false.
+bool LimitsCall::deny_unremovable()
+{
+	const auto has_room = [](const LeaseScope &scope) {
+		return core::fits(scope.stored().leased + scope.amount, scope.limit);
+	};
+	pg::SmallVector<bool, 4> unremovable;
+	for (LeaseScope &scope : scopes_) {
+		unremovable.push_back(!has_room(scope));
+		write_scope(scope, now_);
+		scope.row = store::read_scope(scope.key, now_);
+	}
+	(void)decide();
+	for (std::size_t i = 0; i < elements_.size(); i++)
+		if (elements_[i].kind == core::ElementKind::lease && outcomes_[i].verdict.passes() &&
+			unremovable[elements_[i].key - counters_.size()])
+			outcomes_[i].verdict =
+				core::Verdict::later(core::Reason::concurrency_saturated, core::limits::lease_retry_min.ceil_ms());
+	return false;
 }
 
 void LimitsCall::lock_all()
@@ -333,6 +349,7 @@ void LimitsCall::insert_leases()
 // The answer to a call whose id is known: allowed, the same ids, the rest as found now.
 std::optional<bool> LimitsCall::replay()
 {
+	session_.connect();
 	const std::optional<store::Remembered> remembered = store::read_request(*request_id_, elements());
 	if (!remembered)
 		return std::nullopt;
@@ -340,7 +357,7 @@ std::optional<bool> LimitsCall::replay()
 		const std::size_t i = remembered->different_element;
 		throw pg::SqlError{ERRCODE_INVALID_PARAMETER_VALUE, "invalid value for argument \"request_id\"",
 			"The request \"" + pg::excerpt(*request_id_) + "\" was granted with other limits; the first difference is at element " +
-				std::to_string(i + 1) + (i < elements_.size() ? ", metric \"" + pg::excerpt(described(elements_[i])) + "\"." : "."),
+				std::to_string(i + 1) + (i < elements_.size() ? ", metric \"" + pg::excerpt(elements_[i].metric) + "\"." : "."),
 			"Repeat a request with the same scope_type, scope_key, metric, window_seconds and amount of every limit, or use a "
 			"new request_id."};
 	}

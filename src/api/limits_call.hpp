@@ -8,6 +8,7 @@
 #include "api/lease_scope.hpp"
 #include "api/rows.hpp"
 #include "core/window.hpp"
+#include "pg/spi.hpp"
 #include "store/request_store.hpp"
 #include "store/window_store.hpp"
 
@@ -42,6 +43,7 @@ public:
 	[[nodiscard]] const Outcome &outcome(std::size_t element) const noexcept { return outcomes_[element]; }
 
 private:
+	[[nodiscard]] bool find_answer();
 	void look();
 	[[nodiscard]] bool decide();
 	[[nodiscard]] bool grant();
@@ -49,6 +51,7 @@ private:
 	[[nodiscard]] bool grant_counter_in_one_step();
 	[[nodiscard]] bool grant_lease_in_one_step();
 	[[nodiscard]] bool grant_under_locks();
+	[[nodiscard]] bool deny_unremovable();
 	void lock_all();
 	void undo_insertions();
 	void make_ids();
@@ -69,6 +72,7 @@ private:
 	Elements &elements_;
 	std::optional<std::string_view> task_id_;
 	std::optional<std::string_view> request_id_;
+	pg::Session session_;
 	core::Instant now_;
 	pg::SmallVector<CounterScope, 4> counters_; // in lock order
 	pg::SmallVector<LeaseScope, 2> scopes_;     // in lock order, locked after the counters

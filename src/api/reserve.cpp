@@ -21,9 +21,7 @@ Datum one_limit(FunctionCallInfo fcinfo, Mode mode, const char *name)
 		request_id = check_optional_name({"request_id", {}, 0}, optional_text(fcinfo, 9));
 	}
 	LimitsCall limits_call(mode, elements, task_id, request_id);
-	pg::Session session;
 	const bool allowed = limits_call.run();
-	session.finish();
 	DecisionRow row = decision_row(1, allowed, elements[0], limits_call.outcome(0));
 	return pg::composite_result(fcinfo, row);
 }
@@ -41,9 +39,7 @@ Datum list_of_limits(FunctionCallInfo fcinfo, Mode mode, const char *name)
 	}
 	pg::SetResult result(fcinfo);
 	LimitsCall limits_call(mode, elements, task_id, request_id);
-	pg::Session session;
 	const bool allowed = limits_call.run();
-	session.finish();
 	for (std::size_t i = 0; i < elements.size(); i++) {
 		DecisionRow row = decision_row(i + 1, allowed, elements[i], limits_call.outcome(i));
 		result.add(row);

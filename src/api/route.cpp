@@ -4,7 +4,6 @@
 #include "api/limits_call.hpp"
 #include "core/route.hpp"
 #include "pg/entry.hpp"
-#include "pg/spi.hpp"
 #include "pg/value.hpp"
 
 namespace ratelimit::api {
@@ -28,7 +27,6 @@ Datum route(FunctionCallInfo fcinfo)
 	const std::optional<std::string_view> pinned_name = optional_text(fcinfo, 1);
 	pg::SetResult result(fcinfo);
 
-	pg::Session session;
 	pg::Vector<core::Verdict> verdicts;
 	verdicts.reserve(candidates.size());
 	std::optional<std::size_t> pinned;
@@ -38,8 +36,6 @@ Datum route(FunctionCallInfo fcinfo)
 			pinned = verdicts.size();
 		verdicts.push_back(check(candidate.limits));
 	}
-	session.finish();
-
 	const std::optional<std::size_t> chosen = core::choose_candidate({verdicts.data(), verdicts.size()}, pinned);
 	for (std::size_t i = 0; i < candidates.size(); i++) {
 		pg::Columns<5> row;

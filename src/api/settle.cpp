@@ -182,6 +182,7 @@ Datum commit(FunctionCallInfo fcinfo)
 	Ids ids = sorted_ids(fcinfo, 0, "reservation_ids", Presence::required);
 	const pg::Vector<ActualAmount> actual = actual_argument(fcinfo, 1);
 	pg::Session session;
+	session.connect();
 	int settled = 0;
 	if (Settling settling(ids); !settling.empty())
 		settled = settling.settle(&actual, "success");
@@ -198,6 +199,7 @@ Datum release(FunctionCallInfo fcinfo)
 	if (reason && reason->empty())
 		reason.reset();
 	pg::Session session;
+	session.connect();
 	int reservations = 0;
 	int leases = 0;
 	{
@@ -219,6 +221,7 @@ Datum attach(FunctionCallInfo fcinfo)
 	Ids reservation_ids = sorted_ids(fcinfo, 1, "reservation_ids", Presence::optional);
 	Ids lease_ids = sorted_ids(fcinfo, 2, "lease_ids", Presence::optional);
 	pg::Session session;
+	session.connect();
 	int leases = 0;
 	if (!lease_ids.empty()) {
 		const auto locked = store::lock_leases(view(lease_ids));
@@ -264,6 +267,7 @@ Datum renew(FunctionCallInfo fcinfo)
 		ttl_seconds = check_seconds({"ttl_seconds", {}, 0}, PG_GETARG_INT32(1));
 	pg::SetResult result(fcinfo);
 	pg::Session session;
+	session.connect();
 	const auto renewed = renew_live(ids, ttl_seconds);
 	session.finish();
 	for (std::size_t i = 0; i < asked.size(); i++) {

@@ -33,6 +33,7 @@ Datum heartbeat(FunctionCallInfo fcinfo)
 	if (!PG_ARGISNULL(1))
 		capacity = check_capacity({"capacity", {}, 0}, PG_GETARG_INT32(1));
 	pg::Session session;
+	session.connect();
 	const core::Instant heartbeat_at = beat(PG_GETARG_DATUM(0), capacity);
 	session.finish();
 	return pg::timestamp_datum(store::stale_at(heartbeat_at).us);
@@ -43,6 +44,7 @@ Datum stop(FunctionCallInfo fcinfo)
 	pg::require_writes("rl_worker_stop");
 	check_name({"worker_id", {}, 0}, required_text(fcinfo, 0, "worker_id"));
 	pg::Session session;
+	session.connect();
 	const std::optional<store::WorkerRow> worker = store::lock_worker(PG_GETARG_DATUM(0));
 	const bool was_live = worker && store::worker_is_live(*worker, read_clock());
 	if (worker && !worker->stopped)

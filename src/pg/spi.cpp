@@ -56,8 +56,10 @@ char *qualify_operators(const char *text)
 
 } // namespace
 
-Session::Session()
+void Session::connect()
 {
+	if (connected_)
+		return;
 	const Oid owner = catalog::owner();
 	call([] {
 		if (SPI_connect() != SPI_OK_CONNECT)
@@ -65,10 +67,14 @@ Session::Session()
 	});
 	GetUserIdAndSecContext(&outer_user_, &outer_context_);
 	SetUserIdAndSecContext(owner, outer_context_ | SECURITY_LOCAL_USERID_CHANGE);
+	connected_ = true;
 }
 
 void Session::finish()
 {
+	if (!connected_)
+		return;
+	connected_ = false;
 	SetUserIdAndSecContext(outer_user_, outer_context_);
 	call([] {
 		if (SPI_finish() != SPI_OK_FINISH)

@@ -17,15 +17,18 @@
 
 namespace ratelimit::pg {
 
-// A connection to SPI under the owner's user id, so that EXECUTE on the functions suffices. finish() on success.
+// A connection to SPI under the owner's user id, so that EXECUTE on the functions suffices. Made by the first connect(), so
+// that a call which is answered without SPI does not pay for it; finish() on success.
 class Session {
 public:
-	Session();
+	Session() noexcept = default;
+	void connect();
 	void finish();
 	Session(const Session &) = delete;
 	Session &operator=(const Session &) = delete;
 
 private:
+	bool connected_ = false;
 	Oid outer_user_ = InvalidOid;
 	int outer_context_ = 0;
 };

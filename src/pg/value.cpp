@@ -1,5 +1,6 @@
 #include "pg/value.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 
@@ -76,12 +77,30 @@ Datum uuid_datum(const UuidBytes &bytes)
 	});
 }
 
+std::string uuid_text(Datum datum)
+{
+	return call([=] { return DatumGetCString(DirectFunctionCall1(uuid_out, datum)); });
+}
+
 void fill_random(std::uint8_t *bytes, std::size_t count)
 {
-	call([=] {
-		if (!pg_strong_random(bytes, count))
-			ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate random values")));
-	});
+	// Asking for much at once is far cheaper than asking often. Each byte is given out once; a backend never forks.
+	static std::uint8_t pool[512];
+	static std::size_t left = 0;
+	while (count > 0) {
+		if (left == 0) {
+			call([] {
+				if (!pg_strong_random(pool, sizeof(pool)))
+					ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate random values")));
+			});
+			left = sizeof(pool);
+		}
+		const std::size_t taken = std::min(count, left);
+		std::memcpy(bytes, pool + sizeof(pool) - left, taken);
+		bytes += taken;
+		left -= taken;
+		count -= taken;
+	}
 }
 
 // --- timestamptz ---------------------------------------------------------------------------------------------------
@@ -217,7 +236,7 @@ std::string json_text(const JsonItem &item)
 	case JsonKind::boolean:
 		return item.boolean ? "true" : "false";
 	case JsonKind::string:
-		return excerpt(item.string);
+		return "\"" + excerpt(item.string) + "\"";
 	case JsonKind::number: {
 		const Numeric value = item.number;
 		return excerpt(call([=] { return DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(value))); }));

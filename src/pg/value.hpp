@@ -32,6 +32,7 @@ using UuidBytes = std::array<std::uint8_t, 16>;
 
 [[nodiscard]] UuidBytes uuid_bytes(Datum datum) noexcept;
 [[nodiscard]] Datum uuid_datum(const UuidBytes &bytes);
+[[nodiscard]] std::string uuid_text(Datum datum);
 void fill_random(std::uint8_t *bytes, std::size_t count);
 
 // --- timestamptz, microseconds since the Unix epoch ---------------------------------------------------------------

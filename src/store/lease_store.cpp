@@ -1,5 +1,7 @@
 #include "store/lease_store.hpp"
 
+#include <algorithm>
+
 #include "core/check.hpp"
 #include "pg/spi.hpp"
 #include "pg/value.hpp"
@@ -15,17 +17,12 @@ using pg::Statement;
 
 #define SCOPE_IS "scope_type {=} $1 AND scope_key {=} $2"
 
-// One snapshot for the sums and the rows under them. What has expired is added up only where the bound says that something
-// may have, and both scans begin at the bound, so they never walk over the index entries of leases long gone.
-Statement read_scope_statement{
-	"SELECT s.leased, s.lease_count, s.expires_from, s.ctid, s.xmax,"
-	" CASE WHEN s.expires_from {<=} $3 THEN (SELECT pg_catalog.sum(l.amount) FROM ratelimit.leases l"
-	" WHERE l.scope_type {=} s.scope_type AND l.scope_key {=} s.scope_key"
-	" AND l.expires_at {>=} s.expires_from AND l.expires_at {<=} $3) END,"
-	" (SELECT l.expires_at FROM ratelimit.leases l WHERE l.scope_type {=} s.scope_type AND l.scope_key {=} s.scope_key"
-	" AND l.expires_at {>=} s.expires_from AND l.expires_at {>} $3 ORDER BY l.expires_at LIMIT 1)"
-	" FROM ratelimit.scopes s WHERE s.scope_type {=} $1 AND s.scope_key {=} $2",
-	{TEXTOID, TEXTOID, TIMESTAMPTZOID}};
+pg::IndexName scopes_key{"scopes_pkey"};
+pg::IndexName leases_by_expiry{"leases_scope"};
+
+// Places of the columns in the tables, for reading without the executor.
+enum ScopeColumn : int { leased_column = 1, lease_count_column = 2, expires_from_column = 3, touched_at_column = 4 };
+enum LeaseColumn : int { expires_at_column = 2, amount_column = 4 };
 
 Statement lock_scope_statement{"SELECT FROM ratelimit.scopes WHERE " SCOPE_IS " FOR UPDATE", {TEXTOID, TEXTOID}};
 
@@ -34,21 +31,13 @@ Statement insert_scope_statement{
 	" VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING",
 	{TEXTOID, TEXTOID, FLOAT8OID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID}};
 
+// The place and the maker name one version of the row; see the counters.
 Statement replace_scope_statement{
-	"UPDATE ratelimit.scopes SET leased = $3, lease_count = $4, expires_from = $5, touched_at = GREATEST(touched_at, $6)"
-	" WHERE ctid {=} $7 AND " SCOPE_IS " AND leased {=} $8 AND lease_count {=} $9 AND expires_from {=} $10",
-	{TEXTOID, TEXTOID, FLOAT8OID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIDOID, FLOAT8OID, INT8OID, TIMESTAMPTZOID}};
-
-Statement write_scope_statement{
-	"UPDATE ratelimit.scopes SET leased = $2, lease_count = $3, expires_from = $4, touched_at = GREATEST(touched_at, $5)"
-	" WHERE ctid {=} $1",
-	{TIDOID, FLOAT8OID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID}};
+	"UPDATE ratelimit.scopes SET leased = $3, lease_count = $4, expires_from = $5, touched_at = $6"
+	" WHERE ctid {=} $1 AND xmin {=} $2",
+	{TIDOID, XIDOID, FLOAT8OID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID}};
 
 Statement delete_scope_statement{"DELETE FROM ratelimit.scopes WHERE ctid {=} $1", {TIDOID}};
-
-Statement expiry_from_statement{"SELECT expires_at FROM ratelimit.leases WHERE " SCOPE_IS
-								" AND expires_at {>=} $3 ORDER BY expires_at LIMIT 1",
-	{TEXTOID, TEXTOID, TIMESTAMPTZOID}};
 
 Statement read_expired_statement{"SELECT lease_id, amount FROM ratelimit.leases WHERE " SCOPE_IS
 								 " AND expires_at {>=} $3 AND expires_at {<=} $4 ORDER BY expires_at LIMIT $5",
@@ -116,7 +105,47 @@ void add_scope(Parameters &parameters, const core::StoredScope &scope)
 		.add(expiry_datum(scope.expires_from));
 }
 
-Datum place_datum(const ScopeRow &row) { return PointerGetDatum(&row.place); }
+Datum place_datum(const ScopeRow &row) { return PointerGetDatum(&row.version.place); }
+
+pg::ScanKeys scope_conditions(const ScopeKey &key)
+{
+	pg::ScanKeys keys;
+	keys.equals_text(key.scope_type);
+	keys.equals_text(key.scope_key);
+	return keys;
+}
+
+// The earliest expiry of a lease row of the scope that is not before `from` and after `after`.
+std::optional<core::Instant> first_expiry(
+	pg::Reader &reader, const ScopeKey &key, core::Instant from, core::Instant after)
+{
+	pg::ScanKeys keys = scope_conditions(key);
+	keys.from(expiry_datum(from));
+	keys.after(expiry_datum(after));
+	core::Instant first = core::Instant::latest();
+	core::Instant *const target = &first;
+	reader.scan(leases_by_expiry, keys, [=](TupleTableSlot *slot) {
+		*target = expiry_instant(pg::slot_datum(slot, expires_at_column));
+		return false;
+	});
+	return first == core::Instant::latest() ? std::nullopt : std::optional(first);
+}
+
+// The sum over the lease rows of the scope that expire in [from, until].
+double expired_amount(pg::Reader &reader, const ScopeKey &key, core::Instant from, core::Instant until)
+{
+	pg::ScanKeys keys = scope_conditions(key);
+	keys.from(expiry_datum(from));
+	keys.until(expiry_datum(until));
+	double amount = 0;
+	double *const target = &amount;
+	reader.scan(leases_by_expiry, keys, [=](TupleTableSlot *slot) {
+		CHECK_FOR_INTERRUPTS();
+		*target = core::add_amounts(*target, DatumGetFloat8(pg::slot_datum(slot, amount_column)));
+		return true;
+	});
+	return amount;
+}
 
 Datum ids_datum(core::View<core::Uuid> ids) { return pg::uuid_array_datum(ids.data, ids.size); }
 
@@ -152,25 +181,37 @@ ScopeKey::ScopeKey(std::string_view type, std::string_view key)
 {
 }
 
+// One snapshot for the sums and the rows under them. What has expired is added up only where the bound says that something
+// may have, and both scans begin at the bound, so they never walk over the index entries of leases long gone.
 std::optional<ScopeRow> read_scope(const ScopeKey &key, core::Instant now)
 {
-	Parameters parameters = scope_parameters(key);
-	parameters.add(pg::timestamp_datum(now.us));
-	Rows rows = read_scope_statement.run(Access::read, parameters);
-	if (rows.count() == 0)
-		return std::nullopt;
+	pg::ScanKeys keys = scope_conditions(key);
 	ScopeRow row;
-	row.scope.leased = rows.float8(0, 1);
-	row.scope.lease_count = rows.int8(0, 2);
-	row.scope.expires_from = expiry_instant(rows.datum(0, 3));
-	row.place = rows.place(0, 4);
-	row.touched = DatumGetTransactionId(rows.datum(0, 5)) != InvalidTransactionId;
-	const double expired = rows.is_null(0, 6) ? 0.0 : rows.float8(0, 6);
-	row.usage.live = core::subtract_amount(row.scope.leased, expired);
-	if (!rows.is_null(0, 7))
-		row.usage.next_expiry = core::Instant{pg::timestamp_us(rows.datum(0, 7))};
-	rows.release();
-	return row;
+	bool found = false;
+	ScopeRow *const target = &row;
+	bool *const target_found = &found;
+	pg::Reader reader;
+	reader.scan(scopes_key, keys, [=](TupleTableSlot *slot) {
+		target->scope.leased = DatumGetFloat8(pg::slot_datum(slot, leased_column));
+		target->scope.lease_count = DatumGetInt64(pg::slot_datum(slot, lease_count_column));
+		target->scope.expires_from = expiry_instant(pg::slot_datum(slot, expires_from_column));
+		target->touched_at = {pg::timestamp_us(pg::slot_datum(slot, touched_at_column))};
+		target->version = pg::slot_version(slot);
+		target->contended = pg::slot_is_contended(slot);
+		*target_found = true;
+		return false;
+	});
+	if (found) {
+		const core::StoredScope &scope = row.scope;
+		row.usage.live = scope.leased;
+		if (!core::lease_is_live(scope.expires_from, now))
+			row.usage.live =
+				core::subtract_amount(scope.leased, expired_amount(reader, key, scope.expires_from, now));
+		if (scope.lease_count > 0)
+			row.usage.next_expiry = first_expiry(reader, key, scope.expires_from, now);
+	}
+	reader.finish();
+	return found ? std::optional(row) : std::nullopt;
 }
 
 bool lock_scope(const ScopeKey &key)
@@ -187,23 +228,19 @@ bool insert_scope(const ScopeKey &key, const core::StoredScope &scope, core::Ins
 	return insert_scope_statement.run(Access::write, parameters).affected() == 1;
 }
 
-bool replace_scope(const ScopeKey &key, const ScopeRow &found, const core::StoredScope &scope, core::Instant at)
+bool replace_scope(const ScopeRow &found, const core::StoredScope &scope, core::Instant at)
 {
-	Parameters parameters = scope_parameters(key);
+	Parameters parameters;
+	parameters.add(place_datum(found)).add(TransactionIdGetDatum(found.version.made_by));
 	add_scope(parameters, scope);
-	parameters.add(pg::timestamp_datum(at.us)).add(place_datum(found));
-	add_scope(parameters, found.scope);
+	parameters.add(pg::timestamp_datum(std::max(found.touched_at, at).us)); // a stored time is never moved back
 	return replace_scope_statement.run(Access::write, parameters).affected() == 1;
 }
 
 void write_scope(const ScopeRow &locked, const core::StoredScope &scope, core::Instant at)
 {
-	Parameters parameters;
-	parameters.add(place_datum(locked));
-	add_scope(parameters, scope);
-	parameters.add(pg::timestamp_datum(at.us));
-	const std::uint64_t written = write_scope_statement.run(Access::write, parameters).affected();
-	RATELIMIT_CHECK(written == 1);
+	const bool written = replace_scope(locked, scope, at);
+	RATELIMIT_CHECK(written);
 }
 
 void delete_scope(const ScopeRow &locked)
@@ -215,12 +252,10 @@ void delete_scope(const ScopeRow &locked)
 
 core::Instant expiry_from(const ScopeKey &key, core::Instant from)
 {
-	Parameters parameters = scope_parameters(key);
-	parameters.add(expiry_datum(from));
-	Rows rows = expiry_from_statement.run(Access::read, parameters);
-	const core::Instant found = rows.count() > 0 ? expiry_instant(rows.datum(0, 1)) : core::Instant::latest();
-	rows.release();
-	return found;
+	pg::Reader reader;
+	const std::optional<core::Instant> found = first_expiry(reader, key, from, core::Instant{from.us - 1});
+	reader.finish();
+	return found.value_or(core::Instant::latest());
 }
 
 pg::Vector<ExpiredLease> read_expired(

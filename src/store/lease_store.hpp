@@ -12,7 +12,7 @@
 #include "core/uuid7.hpp"
 #include "core/view.hpp"
 #include "pg/memory.hpp"
-#include "pg/postgres.hpp"
+#include "pg/index_scan.hpp"
 
 namespace ratelimit::store {
 
@@ -28,8 +28,9 @@ struct ScopeKey {
 struct ScopeRow {
 	core::StoredScope scope;
 	core::ScopeUsage usage;
-	ItemPointerData place;
-	bool touched; // somebody changes or locks the row, or did so last
+	core::Instant touched_at;
+	pg::RowVersion version;
+	bool contended; // another transaction is changing or locking the row
 };
 
 [[nodiscard]] std::optional<ScopeRow> read_scope(const ScopeKey &key, core::Instant now);
@@ -38,9 +39,8 @@ struct ScopeRow {
 [[nodiscard]] bool lock_scope(const ScopeKey &key);
 // Creates the row, empty or with its first lease. False when it exists by now.
 [[nodiscard]] bool insert_scope(const ScopeKey &key, const core::StoredScope &scope, core::Instant at);
-// Replaces the row if it is still what was read.
-[[nodiscard]] bool replace_scope(
-	const ScopeKey &key, const ScopeRow &found, const core::StoredScope &scope, core::Instant at);
+// Replaces the row if it is still what was read; may wait for another transaction to decide that.
+[[nodiscard]] bool replace_scope(const ScopeRow &found, const core::StoredScope &scope, core::Instant at);
 // Writes a row that this transaction has locked.
 void write_scope(const ScopeRow &locked, const core::StoredScope &scope, core::Instant at);
 // Takes back a row that this call has inserted.

@@ -14,7 +14,7 @@ using pg::Statement;
 
 Statement insert_statement{
 	"INSERT INTO ratelimit.reservations (scope_type, scope_key, metric, window_seconds, reservation_id, created_at,"
-	" window_start, reset_at, amount, limit_value, task_id, attempt_id)"
+	" window_start, due_at, amount, limit_value, task_id, attempt_id)"
 	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
 	{TEXTOID, TEXTOID, TEXTOID, INT4OID, UUIDOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, FLOAT8OID, FLOAT8OID,
 		TEXTOID, TEXTOID}};
@@ -25,7 +25,7 @@ Statement read_open_statement{
 	{UUIDARRAYOID}};
 
 Statement settle_statement{
-	"UPDATE ratelimit.reservations SET status = $2, actual_amount = $3, reason = $4, finalized_at = $5"
+	"UPDATE ratelimit.reservations SET status = $2, actual_amount = $3, reason = $4, finalized_at = $5, due_at = $5"
 	" WHERE reservation_id {=} $1 AND status {=} 'reserved'",
 	{UUIDOID, TEXTOID, FLOAT8OID, TEXTOID, TIMESTAMPTZOID}};
 

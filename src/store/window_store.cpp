@@ -1,5 +1,7 @@
 #include "store/window_store.hpp"
 
+#include <algorithm>
+
 #include "core/check.hpp"
 #include "pg/spi.hpp"
 #include "pg/value.hpp"
@@ -15,11 +17,13 @@ using pg::Statement;
 
 #define COUNTER_KEY_IS "scope_type {=} $1 AND scope_key {=} $2 AND metric {=} $3 AND window_seconds {=} $4"
 
-Statement read_statement{"SELECT window_start, used, reserved, ctid, xmax FROM ratelimit.counters WHERE " COUNTER_KEY_IS,
-	{TEXTOID, TEXTOID, TEXTOID, INT4OID}};
+pg::IndexName primary_key{"counters_pkey"};
+
+// Places of the columns in the table, for reading without the executor.
+enum Column : int { window_start_column = 1, used_column = 2, reserved_column = 3, touched_at_column = 5 };
 
 Statement lock_statement{
-	"SELECT window_start, used, reserved, ctid, xmax FROM ratelimit.counters WHERE " COUNTER_KEY_IS " FOR UPDATE",
+	"SELECT window_start, used, reserved, touched_at, ctid, xmin FROM ratelimit.counters WHERE " COUNTER_KEY_IS " FOR UPDATE",
 	{TEXTOID, TEXTOID, TEXTOID, INT4OID}};
 
 Statement insert_statement{
@@ -27,22 +31,15 @@ Statement insert_statement{
 	" limit_value, touched_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING",
 	{TEXTOID, TEXTOID, TEXTOID, INT4OID, TIMESTAMPTZOID, FLOAT8OID, FLOAT8OID, FLOAT8OID, TIMESTAMPTZOID}};
 
-// The amounts are compared again, and after waiting for another transaction with its result. The key is compared too: the
-// place may have been given to another row since it was read.
+// The place and the maker name one version of the row. If another transaction replaces it first, the server looks at the
+// new version, which another transaction has made, and finds nothing to update.
 Statement replace_statement{
-	"UPDATE ratelimit.counters SET window_start = $5, used = $6, reserved = $7, limit_value = $8,"
-	" touched_at = GREATEST(touched_at, $9) WHERE ctid {=} $10 AND " COUNTER_KEY_IS
-	" AND window_start {=} $11 AND used {=} $12 AND reserved {=} $13",
-	{TEXTOID, TEXTOID, TEXTOID, INT4OID, TIMESTAMPTZOID, FLOAT8OID, FLOAT8OID, FLOAT8OID, TIMESTAMPTZOID, TIDOID,
-		TIMESTAMPTZOID, FLOAT8OID, FLOAT8OID}};
-
-Statement write_statement{
-	"UPDATE ratelimit.counters SET window_start = $2, used = $3, reserved = $4, limit_value = $5,"
-	" touched_at = GREATEST(touched_at, $6) WHERE ctid {=} $1",
-	{TIDOID, TIMESTAMPTZOID, FLOAT8OID, FLOAT8OID, FLOAT8OID, TIMESTAMPTZOID}};
+	"UPDATE ratelimit.counters SET window_start = $3, used = $4, reserved = $5, limit_value = $6, touched_at = $7"
+	" WHERE ctid {=} $1 AND xmin {=} $2",
+	{TIDOID, XIDOID, TIMESTAMPTZOID, FLOAT8OID, FLOAT8OID, FLOAT8OID, TIMESTAMPTZOID}};
 
 Statement settle_statement{
-	"UPDATE ratelimit.counters SET used = $2, reserved = $3, touched_at = GREATEST(touched_at, $4) WHERE ctid {=} $1",
+	"UPDATE ratelimit.counters SET used = $2, reserved = $3, touched_at = $4 WHERE ctid {=} $1",
 	{TIDOID, FLOAT8OID, FLOAT8OID, TIMESTAMPTZOID}};
 
 Statement delete_statement{"DELETE FROM ratelimit.counters WHERE ctid {=} $1", {TIDOID}};
@@ -63,23 +60,10 @@ void add_update(Parameters &parameters, const CounterUpdate &update)
 		.add(pg::timestamp_datum(update.at.us));
 }
 
-Datum place_datum(const CounterRow &row) { return PointerGetDatum(&row.place); }
+Datum place_datum(const CounterRow &row) { return PointerGetDatum(&row.version.place); }
 
-std::optional<CounterRow> find(Statement &statement, Access access, const CounterKey &key)
-{
-	Parameters parameters = key_parameters(key);
-	Rows rows = statement.run(access, parameters);
-	if (rows.count() == 0)
-		return std::nullopt;
-	CounterRow row;
-	row.window.start = {pg::timestamp_us(rows.datum(0, 1))};
-	row.window.used = rows.float8(0, 2);
-	row.window.reserved = rows.float8(0, 3);
-	row.place = rows.place(0, 4);
-	row.touched = DatumGetTransactionId(rows.datum(0, 5)) != InvalidTransactionId;
-	rows.release();
-	return row;
-}
+// A stored time is never moved back.
+core::Instant later(core::Instant stored, core::Instant now) noexcept { return std::max(stored, now); }
 
 } // namespace
 
@@ -89,9 +73,49 @@ CounterKey::CounterKey(std::string_view type, std::string_view key, std::string_
 {
 }
 
-std::optional<CounterRow> read_counter(const CounterKey &key) { return find(read_statement, Access::read, key); }
+std::optional<CounterRow> read_counter(const CounterKey &key)
+{
+	pg::ScanKeys keys;
+	keys.equals_text(key.scope_type);
+	keys.equals_text(key.scope_key);
+	keys.equals_text(key.metric);
+	keys.equals_int4(key.window_seconds);
 
-std::optional<CounterRow> lock_counter(const CounterKey &key) { return find(lock_statement, Access::write, key); }
+	CounterRow row;
+	bool found = false;
+	CounterRow *const target = &row;
+	bool *const target_found = &found;
+	pg::Reader reader;
+	reader.scan(primary_key, keys, [=](TupleTableSlot *slot) {
+		target->window.start = {pg::timestamp_us(pg::slot_datum(slot, window_start_column))};
+		target->window.used = DatumGetFloat8(pg::slot_datum(slot, used_column));
+		target->window.reserved = DatumGetFloat8(pg::slot_datum(slot, reserved_column));
+		target->touched_at = {pg::timestamp_us(pg::slot_datum(slot, touched_at_column))};
+		target->version = pg::slot_version(slot);
+		target->contended = pg::slot_is_contended(slot);
+		*target_found = true;
+		return false;
+	});
+	reader.finish();
+	return found ? std::optional(row) : std::nullopt;
+}
+
+std::optional<CounterRow> lock_counter(const CounterKey &key)
+{
+	Parameters parameters = key_parameters(key);
+	Rows rows = lock_statement.run(Access::write, parameters);
+	if (rows.count() == 0)
+		return std::nullopt;
+	CounterRow row;
+	row.window.start = {pg::timestamp_us(rows.datum(0, 1))};
+	row.window.used = rows.float8(0, 2);
+	row.window.reserved = rows.float8(0, 3);
+	row.touched_at = {pg::timestamp_us(rows.datum(0, 4))};
+	row.version = {rows.place(0, 5), DatumGetTransactionId(rows.datum(0, 6))};
+	row.contended = false;
+	rows.release();
+	return row;
+}
 
 bool insert_counter(const CounterKey &key, const CounterUpdate &update)
 {
@@ -100,24 +124,18 @@ bool insert_counter(const CounterKey &key, const CounterUpdate &update)
 	return insert_statement.run(Access::write, parameters).affected() == 1;
 }
 
-bool replace_counter(const CounterKey &key, const CounterRow &found, const CounterUpdate &update)
+bool replace_counter(const CounterRow &found, const CounterUpdate &update)
 {
-	Parameters parameters = key_parameters(key);
-	add_update(parameters, update);
-	parameters.add(place_datum(found))
-		.add(pg::timestamp_datum(found.window.start.us))
-		.add(Float8GetDatum(found.window.used))
-		.add(Float8GetDatum(found.window.reserved));
+	Parameters parameters;
+	parameters.add(place_datum(found)).add(TransactionIdGetDatum(found.version.made_by));
+	add_update(parameters, {update.window, update.limit, later(found.touched_at, update.at)});
 	return replace_statement.run(Access::write, parameters).affected() == 1;
 }
 
 void write_counter(const CounterRow &locked, const CounterUpdate &update)
 {
-	Parameters parameters;
-	parameters.add(place_datum(locked));
-	add_update(parameters, update);
-	const std::uint64_t written = write_statement.run(Access::write, parameters).affected();
-	RATELIMIT_CHECK(written == 1);
+	const bool written = replace_counter(locked, update);
+	RATELIMIT_CHECK(written);
 }
 
 void settle_counter(const CounterRow &locked, const core::StoredWindow &settled, core::Instant at)
@@ -126,7 +144,7 @@ void settle_counter(const CounterRow &locked, const core::StoredWindow &settled,
 	parameters.add(place_datum(locked))
 		.add(Float8GetDatum(settled.used))
 		.add(Float8GetDatum(settled.reserved))
-		.add(pg::timestamp_datum(at.us));
+		.add(pg::timestamp_datum(later(locked.touched_at, at).us));
 	const std::uint64_t written = settle_statement.run(Access::write, parameters).affected();
 	RATELIMIT_CHECK(written == 1);
 }

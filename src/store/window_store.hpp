@@ -8,7 +8,7 @@
 
 #include "core/request.hpp"
 #include "core/window.hpp"
-#include "pg/postgres.hpp"
+#include "pg/index_scan.hpp"
 
 namespace ratelimit::store {
 
@@ -25,8 +25,9 @@ struct CounterKey {
 
 struct CounterRow {
 	core::StoredWindow window;
-	ItemPointerData place; // where this version stands
-	bool touched;          // somebody changes or locks the row, or did so last
+	core::Instant touched_at;
+	pg::RowVersion version;
+	bool contended; // another transaction is changing or locking the row
 };
 
 // What is written when a call is granted.
@@ -46,7 +47,7 @@ struct CounterUpdate {
 [[nodiscard]] bool insert_counter(const CounterKey &key, const CounterUpdate &update);
 
 // Replaces the row if it is still what was read; false when it is not. May wait for another transaction to decide that.
-[[nodiscard]] bool replace_counter(const CounterKey &key, const CounterRow &found, const CounterUpdate &update);
+[[nodiscard]] bool replace_counter(const CounterRow &found, const CounterUpdate &update);
 
 // Writes a row that this transaction has locked or inserted.
 void write_counter(const CounterRow &locked, const CounterUpdate &update);

@@ -1,0 +1,60 @@
+-- The callable functions: arguments, results, marks and privileges.
+BEGIN;
+SET LOCAL client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS pgtap;
+CREATE EXTENSION IF NOT EXISTS ratelimit;
+
+CREATE TEMP TABLE expected (name text, arguments text, result text, volatility "char", parallel "char", public_may_call bool);
+INSERT INTO expected VALUES
+	('rl_check', 'scope_type text, scope_key text, metric text, limit_value double precision, amount double precision DEFAULT 1, window_seconds integer DEFAULT 60',
+		'ratelimit.decision', 'v', 'u', false),
+	('rl_check', 'limits jsonb', 'SETOF ratelimit.decision', 'v', 'u', false),
+	('rl_consume', 'scope_type text, scope_key text, metric text, limit_value double precision, amount double precision DEFAULT 1, window_seconds integer DEFAULT 60',
+		'ratelimit.decision', 'v', 'u', false),
+	('rl_consume', 'limits jsonb', 'SETOF ratelimit.decision', 'v', 'u', false),
+	('rl_reserve', 'scope_type text, scope_key text, metric text, limit_value double precision, amount double precision DEFAULT 1, window_seconds integer DEFAULT 60, lease_ttl_seconds integer DEFAULT 120, task_id text DEFAULT NULL::text, attempt_id text DEFAULT NULL::text, request_id text DEFAULT NULL::text',
+		'ratelimit.decision', 'v', 'u', false),
+	('rl_reserve', 'limits jsonb, task_id text DEFAULT NULL::text, request_id text DEFAULT NULL::text', 'SETOF ratelimit.decision', 'v', 'u', false),
+	('rl_commit', 'reservation_ids uuid[], actual jsonb DEFAULT NULL::jsonb', 'integer', 'v', 'u', false),
+	('rl_release', 'reservation_ids uuid[] DEFAULT ''{}''::uuid[], lease_ids uuid[] DEFAULT ''{}''::uuid[], reason text DEFAULT ''released''::text, OUT reservations integer, OUT leases integer',
+		'record', 'v', 'u', false),
+	('rl_attach', 'attempt_id text, reservation_ids uuid[] DEFAULT ''{}''::uuid[], lease_ids uuid[] DEFAULT ''{}''::uuid[], OUT reservations integer, OUT leases integer',
+		'record', 'v', 'u', false),
+	('rl_renew', 'lease_ids uuid[], ttl_seconds integer DEFAULT NULL::integer, OUT ordinal integer, OUT lease_id uuid, OUT renewed boolean, OUT expires_at timestamp with time zone',
+		'SETOF record', 'v', 'u', false),
+	('rl_shard', 'scope_type text, scope_key text', 'integer', 'i', 's', true),
+	('rl_shard', 'id uuid', 'integer', 'i', 's', true),
+	('rl_version', '', 'text', 's', 's', true);
+
+CREATE TEMP VIEW found AS
+SELECT p.*, pg_get_function_arguments(p.oid) AS arguments, pg_get_function_result(p.oid) AS result
+FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
+JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid AND e.extname = 'ratelimit';
+
+SELECT plan(19);
+
+SELECT bag_eq('SELECT proname::text, arguments FROM found', 'SELECT name, arguments FROM expected', 'every function has the arguments and defaults of the contract');
+SELECT bag_eq('SELECT proname::text, arguments, result FROM found', 'SELECT name, arguments, result FROM expected', 'every function returns what the contract says');
+SELECT bag_eq('SELECT proname::text, arguments, provolatile FROM found', 'SELECT name, arguments, volatility FROM expected', 'volatility');
+SELECT bag_eq('SELECT proname::text, arguments, proparallel FROM found', 'SELECT name, arguments, parallel FROM expected', 'parallel mark');
+SELECT is_empty('SELECT oid::regprocedure FROM found WHERE pronamespace <> ''public''::regnamespace', 'all are in the schema that CREATE EXTENSION chose');
+SELECT is_empty('SELECT oid::regprocedure FROM found WHERE proname NOT LIKE ''rl\_%''', 'all are named rl_*');
+SELECT is_empty($$SELECT f.oid::regprocedure FROM found f JOIN pg_language l ON l.oid = f.prolang WHERE lanname <> 'c'$$, 'all are written in C');
+SELECT is_empty('SELECT oid::regprocedure FROM found WHERE probin <> ''$libdir/ratelimit''', 'all are in our library');
+SELECT is_empty('SELECT oid::regprocedure FROM found WHERE prosecdef', 'none is SECURITY DEFINER');
+SELECT is_empty('SELECT oid::regprocedure FROM found WHERE proconfig IS NOT NULL', 'none has a SET clause');
+SELECT is_empty('SELECT oid::regprocedure FROM found WHERE proisstrict', 'none is STRICT: NULL is an error or a default');
+SELECT is_empty('SELECT oid::regprocedure FROM found WHERE provariadic <> 0', 'none is VARIADIC');
+SELECT is_empty('SELECT oid::regprocedure FROM found WHERE proleakproof', 'none claims to be leakproof');
+SELECT is_empty('SELECT oid::regprocedure FROM found WHERE prokind <> ''f''', 'all are plain functions');
+SELECT is_empty('SELECT oid::regprocedure FROM found WHERE prorettype = ''record''::regtype AND proallargtypes IS NULL', 'none returns a bare record');
+SELECT is_empty('SELECT oid::regprocedure FROM found WHERE obj_description(oid, ''pg_proc'') IS NULL', 'all have a comment');
+SELECT is_empty('SELECT oid::regprocedure FROM found WHERE pronargs > 0 AND (proargnames IS NULL OR '''' = ANY (proargnames))', 'all arguments have names');
+CREATE ROLE pgtap_ratelimit_anybody;
+SELECT bag_eq($$SELECT proname::text, arguments, has_function_privilege('pgtap_ratelimit_anybody', oid, 'EXECUTE') FROM found$$,
+	'SELECT name, arguments, public_may_call FROM expected', 'PUBLIC may call rl_version and rl_shard only');
+SELECT is_empty($$SELECT f.oid::regprocedure, a.grantee::regrole FROM found f, aclexplode(f.proacl) a WHERE a.grantee NOT IN (0, f.proowner)$$,
+	'nobody else has got a privilege at installation');
+
+SELECT * FROM finish();
+ROLLBACK;

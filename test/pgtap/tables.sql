@@ -1,0 +1,107 @@
+-- The tables: columns, defaults, keys, indexes, checks and storage.
+BEGIN;
+SET LOCAL client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS pgtap;
+CREATE EXTENSION IF NOT EXISTS ratelimit;
+
+CREATE TEMP TABLE expected (tab text, col text, type text, nullable bool, fallback text);
+INSERT INTO expected VALUES
+	('counters', 'window_start', 'timestamp with time zone', false, NULL),
+	('counters', 'used', 'double precision', false, NULL),
+	('counters', 'reserved', 'double precision', false, NULL),
+	('counters', 'limit_value', 'double precision', false, NULL),
+	('counters', 'touched_at', 'timestamp with time zone', false, NULL),
+	('counters', 'window_seconds', 'integer', false, NULL),
+	('counters', 'scope_type', 'text', false, NULL),
+	('counters', 'scope_key', 'text', false, NULL),
+	('counters', 'metric', 'text', false, NULL),
+	('reservations', 'reservation_id', 'uuid', false, NULL),
+	('reservations', 'created_at', 'timestamp with time zone', false, NULL),
+	('reservations', 'window_start', 'timestamp with time zone', false, NULL),
+	('reservations', 'reset_at', 'timestamp with time zone', false, NULL),
+	('reservations', 'amount', 'double precision', false, NULL),
+	('reservations', 'limit_value', 'double precision', false, NULL),
+	('reservations', 'window_seconds', 'integer', false, NULL),
+	('reservations', 'status', 'text', false, '''reserved''::text'),
+	('reservations', 'scope_type', 'text', false, NULL),
+	('reservations', 'scope_key', 'text', false, NULL),
+	('reservations', 'metric', 'text', false, NULL),
+	('reservations', 'task_id', 'text', true, NULL),
+	('reservations', 'attempt_id', 'text', true, NULL),
+	('reservations', 'actual_amount', 'double precision', true, NULL),
+	('reservations', 'finalized_at', 'timestamp with time zone', true, NULL),
+	('reservations', 'reason', 'text', true, NULL),
+	('requests', 'request_id', 'text', false, NULL),
+	('requests', 'created_at', 'timestamp with time zone', false, NULL),
+	('requests', 'scope_types', 'text[]', false, NULL),
+	('requests', 'scope_keys', 'text[]', false, NULL),
+	('requests', 'metrics', 'text[]', false, NULL),
+	('requests', 'window_seconds', 'integer[]', false, NULL),
+	('requests', 'amounts', 'double precision[]', false, NULL),
+	('requests', 'reservation_ids', 'uuid[]', false, NULL),
+	('requests', 'lease_ids', 'uuid[]', false, NULL),
+	('scopes', 'leased', 'double precision', false, NULL),
+	('scopes', 'lease_count', 'bigint', false, NULL),
+	('scopes', 'expires_from', 'timestamp with time zone', false, NULL),
+	('scopes', 'touched_at', 'timestamp with time zone', false, NULL),
+	('scopes', 'scope_type', 'text', false, NULL),
+	('scopes', 'scope_key', 'text', false, NULL),
+	('leases', 'lease_id', 'uuid', false, NULL),
+	('leases', 'expires_at', 'timestamp with time zone', false, NULL),
+	('leases', 'created_at', 'timestamp with time zone', false, NULL),
+	('leases', 'amount', 'double precision', false, NULL),
+	('leases', 'limit_value', 'double precision', false, NULL),
+	('leases', 'ttl_seconds', 'integer', false, NULL),
+	('leases', 'scope_type', 'text', false, NULL),
+	('leases', 'scope_key', 'text', false, NULL),
+	('leases', 'task_id', 'text', true, NULL),
+	('leases', 'attempt_id', 'text', true, NULL);
+
+CREATE TEMP VIEW found AS
+SELECT c.oid, c.relname::text AS tab, a.attname::text AS col, format_type(a.atttypid, a.atttypmod) AS type, NOT a.attnotnull AS nullable,
+	pg_get_expr(d.adbin, d.adrelid) AS fallback, a.attcollation
+FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
+WHERE c.relnamespace = 'ratelimit'::regnamespace AND c.relkind = 'r';
+
+SELECT plan(24);
+
+SELECT tables_are('ratelimit', ARRAY['counters', 'reservations', 'requests', 'scopes', 'leases'], 'tables');
+SELECT bag_eq('SELECT tab, col, type FROM found', 'SELECT tab, col, type FROM expected', 'columns and their types');
+SELECT bag_eq('SELECT tab, col, nullable FROM found', 'SELECT tab, col, nullable FROM expected', 'columns that may be NULL');
+SELECT bag_eq('SELECT tab, col, fallback FROM found', 'SELECT tab, col, fallback FROM expected', 'defaults');
+SELECT is_empty($$SELECT tab, col FROM found WHERE type LIKE 'text%' AND attcollation <> '"C"'::regcollation$$, 'text is compared by its bytes');
+
+SELECT col_is_pk('ratelimit', 'counters', ARRAY['scope_type', 'scope_key', 'metric', 'window_seconds'], 'a counter is identified by its key');
+SELECT col_is_pk('ratelimit', 'reservations', 'reservation_id', 'a reservation is identified by its id');
+SELECT col_is_pk('ratelimit', 'requests', 'request_id', 'a request_id is unique in the database');
+SELECT col_is_pk('ratelimit', 'scopes', ARRAY['scope_type', 'scope_key'], 'a scope is identified by its key');
+SELECT col_is_pk('ratelimit', 'leases', 'lease_id', 'a lease is identified by its id');
+SELECT col_has_check('ratelimit', 'reservations', 'status', 'the status of a reservation is checked');
+SELECT throws_ok($$INSERT INTO ratelimit.reservations (reservation_id, created_at, window_start, reset_at, amount, limit_value, window_seconds, status, scope_type,
+	scope_key, metric) VALUES (gen_random_uuid(), now(), now(), now(), 1, 1, 60, 'lost', 'key', 'a', 'rpm')$$, '23514', NULL, 'an unknown status is refused');
+
+SELECT indexes_are('ratelimit', 'counters', ARRAY['counters_pkey'], 'no index on what changes, so that updates of counters stay HOT');
+SELECT indexes_are('ratelimit', 'reservations', ARRAY['reservations_pkey', 'reservations_reserved', 'reservations_finalized', 'reservations_task'], 'indexes of reservations');
+SELECT indexes_are('ratelimit', 'requests', ARRAY['requests_pkey', 'requests_created'], 'indexes of requests');
+SELECT indexes_are('ratelimit', 'scopes', ARRAY['scopes_pkey'], 'no index on what changes, so that updates of scopes stay HOT');
+SELECT indexes_are('ratelimit', 'leases', ARRAY['leases_pkey', 'leases_scope', 'leases_task'], 'indexes of leases');
+SELECT index_is_type('ratelimit', 'leases', 'leases_scope', 'btree', 'expired leases are found by scope and time');
+SELECT bag_eq($$SELECT i.indexrelid::regclass::text, pg_get_expr(i.indpred, i.indrelid) FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
+	WHERE c.relnamespace = 'ratelimit'::regnamespace AND i.indpred IS NOT NULL$$, $$VALUES
+	('ratelimit.reservations_reserved', '(status = ''reserved''::text)'), ('ratelimit.reservations_finalized', '(finalized_at IS NOT NULL)'),
+	('ratelimit.reservations_task', '(task_id IS NOT NULL)'), ('ratelimit.leases_task', '(task_id IS NOT NULL)')$$, 'partial indexes');
+SELECT bag_eq($$SELECT i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid, n, true) FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid,
+	generate_series(1, i.indnkeyatts) n WHERE c.relnamespace = 'ratelimit'::regnamespace AND NOT i.indisprimary$$, $$VALUES
+	('ratelimit.reservations_reserved', 'reset_at'), ('ratelimit.reservations_finalized', 'finalized_at'), ('ratelimit.reservations_task', 'task_id'),
+	('ratelimit.requests_created', 'created_at'), ('ratelimit.leases_scope', 'scope_type'), ('ratelimit.leases_scope', 'scope_key'),
+	('ratelimit.leases_scope', 'expires_at'), ('ratelimit.leases_task', 'task_id')$$, 'columns of the other indexes');
+
+SELECT is_empty($$SELECT relname FROM pg_class WHERE relnamespace = 'ratelimit'::regnamespace AND relpersistence <> 'p'$$, 'everything survives a crash');
+SELECT set_has($$SELECT relname::text FROM pg_class WHERE relnamespace = 'ratelimit'::regnamespace AND 'fillfactor=50' = ANY (reloptions)$$,
+	$$VALUES ('counters'), ('scopes')$$, 'rows that are updated in place have room beside them');
+SELECT is_empty($$SELECT t.tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid WHERE c.relnamespace = 'ratelimit'::regnamespace$$, 'no triggers, so no foreign keys');
+SELECT is_empty($$SELECT relname FROM pg_class WHERE relnamespace = 'ratelimit'::regnamespace AND (relrowsecurity OR relhasrules AND relkind = 'r')$$, 'no row security and no rules');
+
+SELECT * FROM finish();
+ROLLBACK;
