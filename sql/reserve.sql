@@ -5,7 +5,7 @@ SET ratelimit.clock = '2030-01-01 00:00:10+00';
 SELECT ordinal, allowed, reason, retryable, retry_after_ms, scope_type, scope_key, metric, limit_value, amount, used, reserved,
 	remaining, window_start, reset_at, reservation_id IS NOT NULL AS reservation, lease_id, lease_expires_at
 FROM rl_reserve('key', 'a', 'tpm', 1000, 400, 60, 120, 'task 1', 'attempt 1');
-SELECT scope_type, scope_key, metric, window_seconds, window_start, reset_at, amount, limit_value, status, task_id, attempt_id,
+SELECT scope_type, scope_key, metric, window_seconds, window_start, due_at AS reset_at, amount, limit_value, status, task_id, attempt_id,
 	actual_amount, reason, finalized_at, created_at FROM ratelimit.reservations;
 SELECT scope_type, scope_key, metric, window_seconds, window_start, used, reserved, limit_value FROM ratelimit.counters;
 \x off

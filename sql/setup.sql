@@ -87,7 +87,7 @@ CREATE FUNCTION test.list(VARIADIC jsonb[]) RETURNS jsonb LANGUAGE sql AS 'SELEC
 CALL test.begin();
 INSERT INTO ratelimit.counters (scope_type, scope_key, metric, window_seconds, window_start, used, reserved, limit_value, touched_at)
 VALUES ('key', 'a', 'rpm', 60, '2030-01-01', 0, 2, 5, '2030-01-01'), ('key', 'b', 'rpm', 60, '2030-01-01', -1, 0, 5, '2030-01-01');
-INSERT INTO ratelimit.reservations (reservation_id, scope_type, scope_key, metric, window_seconds, window_start, reset_at,
+INSERT INTO ratelimit.reservations (reservation_id, scope_type, scope_key, metric, window_seconds, window_start, due_at,
 	created_at, amount, limit_value)
 SELECT gen_random_uuid(), 'key', k, 'rpm', 60, '2030-01-01', '2030-01-01 00:01', '2030-01-01', 1, 5 FROM unnest('{a,c}'::text[]) k;
 INSERT INTO ratelimit.scopes (scope_type, scope_key, leased, lease_count, expires_from, touched_at)

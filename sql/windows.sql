@@ -45,7 +45,7 @@ SELECT allowed, reserved, remaining, window_start, reset_at FROM rl_check('key',
 SELECT allowed, reserved, remaining, window_start FROM rl_consume('key', 'b', 'rpm', 5, 3);
 SELECT allowed, reason, retry_after_ms, used, reserved, window_start, reset_at FROM rl_consume('key', 'b', 'rpm', 5);
 SELECT window_start, used, reserved FROM ratelimit.counters WHERE scope_key = 'b';
-SELECT window_start, reset_at, created_at FROM ratelimit.reservations WHERE scope_key = 'b' ORDER BY window_start;
+SELECT window_start, due_at AS reset_at, created_at FROM ratelimit.reservations WHERE scope_key = 'b' ORDER BY window_start;
 -- Nor is a stored time moved back.
 SELECT touched_at FROM ratelimit.counters WHERE scope_key = 'b';
 SELECT * FROM test.problems();
@@ -62,7 +62,6 @@ SELECT d.window_start <= clock_timestamp() AND d.reset_at > clock_timestamp() - 
 	d.reset_at - d.window_start AS length FROM rl_check('key', 'real', 'rpm', 1, 1, 1000) d;
 -- It is read for every decision: never the transaction's frozen now().
 BEGIN;
-SELECT pg_sleep(0.02);
 SELECT allowed FROM rl_consume('key', 'real', 'rpm', 1, 1, 31622400);
 SELECT touched_at > now() AS later_than_the_transaction FROM ratelimit.counters WHERE scope_key = 'real';
 COMMIT;

@@ -100,8 +100,11 @@ int Settling::settle(const pg::Vector<ActualAmount> *actual, std::optional<std::
 	for (const std::size_t i : by_id) {
 		const store::OpenReservation &open = open_[i];
 		const std::optional<double> spent = actual != nullptr ? std::optional(actual_of(open, *actual)) : std::nullopt;
-		if (!store::settle_reservation(open.id, {spent, reason, now, pg::settings::retention_seconds() > 0}))
+		if (!store::settle_reservation(open.id, {spent, reason, now, pg::settings::retention_seconds() > 0})) {
+			if (pg::writes_see_old_snapshot())
+				pg::throw_serialization_failure();
 			continue;
+		}
 		settled++;
 		SettledCounter &counter = counters_[counter_of_[i]];
 		if (!counter.row)
@@ -144,13 +147,28 @@ pg::Vector<LockedScope> lock_scopes_of(Ids &lease_ids)
 	return scopes;
 }
 
+// Under an old snapshot, statements that write do not see leases that were made since: a live one that was not handled
+// must not be taken for lost.
+void require_all_live(Ids &ids, core::Instant now, const pg::Vector<store::LeaseRow> &handled)
+{
+	if (!pg::writes_see_old_snapshot())
+		return;
+	for (const store::LeaseRow &lease : store::read_leases(view(ids)))
+		if (core::lease_is_live(lease.expires_at, now) &&
+			std::none_of(handled.begin(), handled.end(), [&](const auto &other) { return other.id == lease.id; }))
+			pg::throw_serialization_failure();
+}
+
 // Removes the live leases among the ids, whose scopes are locked, and takes them off the sums.
 int release_leases(Ids &lease_ids, const pg::Vector<LockedScope> &scopes)
 {
-	if (scopes.empty())
+	if (lease_ids.empty())
 		return 0;
 	const core::Instant now = read_clock();
-	const auto removed = store::remove_live(view(lease_ids), now);
+	pg::Vector<store::RemovedLease> removed;
+	if (!scopes.empty())
+		removed = store::remove_live(view(lease_ids), now);
+	require_all_live(lease_ids, now, {});
 	for (const LockedScope &scope : scopes) {
 		double amount = 0;
 		std::int64_t count = 0;
@@ -226,6 +244,7 @@ Datum attach(FunctionCallInfo fcinfo)
 	if (!lease_ids.empty()) {
 		const auto locked = store::lock_leases(view(lease_ids));
 		const core::Instant now = read_clock();
+		require_all_live(lease_ids, now, locked);
 		for (const store::LeaseRow &lease : locked) {
 			if (!core::lease_is_live(lease.expires_at, now))
 				continue;
@@ -234,8 +253,12 @@ Datum attach(FunctionCallInfo fcinfo)
 		}
 	}
 	int reservations = 0;
-	for (const core::Uuid &id : reservation_ids)
-		reservations += store::attach_reservation(id, attempt_id) ? 1 : 0;
+	for (const core::Uuid &id : reservation_ids) {
+		if (store::attach_reservation(id, attempt_id))
+			reservations++;
+		else if (pg::writes_see_old_snapshot() && store::reservation_exists(id))
+			pg::throw_serialization_failure();
+	}
 	session.finish();
 	return two_counts(fcinfo, reservations, leases);
 }
@@ -247,6 +270,7 @@ pg::Vector<store::LeaseRow> renew_live(Ids &ids, std::optional<std::int32_t> ttl
 		return {};
 	const auto locked = store::lock_leases(view(ids));
 	const core::Instant now = read_clock();
+	require_all_live(ids, now, locked);
 	Ids live;
 	for (const store::LeaseRow &lease : locked)
 		if (core::lease_is_live(lease.expires_at, now))

@@ -68,7 +68,7 @@ std::size_t merge_keys(View<Element> elements, Key *keys) noexcept
 		Key merged = keys[first];
 		std::size_t after = first + 1;
 		for (; after < count && same_key(merged, keys[after]); after++) {
-			merged.amount = add_amounts(merged.amount, keys[after].amount);
+			merged.amount += keys[after].amount; // not saturated: a sum beyond all numbers fits no limit
 			merged.limit = std::min(merged.limit, keys[after].limit);
 		}
 		bool look = false;

@@ -6,9 +6,16 @@
 
 namespace ratelimit::core {
 
+namespace {
+
+// What fits the six bytes of the time.
+constexpr std::int64_t timestamp_ms_max = 0xFFFF'FFFF'FFFF;
+
+} // namespace
+
 Uuid make_uuid7(Instant at, std::uint16_t shard, const std::array<std::uint8_t, 8> &random) noexcept
 {
-	const auto ms = static_cast<std::uint64_t>(std::max<std::int64_t>(0, at.floor_ms()));
+	const auto ms = static_cast<std::uint64_t>(std::clamp<std::int64_t>(at.floor_ms(), 0, timestamp_ms_max));
 	Uuid id{};
 	for (int i = 0; i < 6; i++)
 		id[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(ms >> (40 - 8 * i));

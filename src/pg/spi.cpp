@@ -4,6 +4,7 @@
 
 #include "pg/call.hpp"
 #include "pg/catalog.hpp"
+#include "pg/error.hpp"
 #include "pg/value.hpp"
 
 namespace ratelimit::pg {
@@ -55,6 +56,14 @@ char *qualify_operators(const char *text)
 }
 
 } // namespace
+
+bool writes_see_old_snapshot() noexcept { return IsolationUsesXactSnapshot(); }
+
+void throw_serialization_failure()
+{
+	throw SqlError{ERRCODE_T_R_SERIALIZATION_FAILURE, "could not serialize access due to concurrent update", "",
+		"The transaction might succeed if retried."};
+}
 
 void Session::connect()
 {

@@ -17,6 +17,13 @@
 
 namespace ratelimit::pg {
 
+// Whether `write` runs under the transaction's own snapshot.
+[[nodiscard]] bool writes_see_old_snapshot() noexcept;
+
+// 40001, as for a row that changed since the snapshot: for one that `read` finds and `write` does not, since it was made
+// after the snapshot.
+[[noreturn]] void throw_serialization_failure();
+
 // A connection to SPI under the owner's user id, so that EXECUTE on the functions suffices. Made by the first connect(), so
 // that a call which is answered without SPI does not pay for it; finish() on success.
 class Session {

@@ -32,6 +32,8 @@ Statement settle_statement{
 Statement delete_open_statement{
 	"DELETE FROM ratelimit.reservations WHERE reservation_id {=} $1 AND status {=} 'reserved'", {UUIDOID}};
 
+Statement exists_statement{"SELECT FROM ratelimit.reservations WHERE reservation_id {=} $1", {UUIDOID}};
+
 Statement attach_statement{"UPDATE ratelimit.reservations SET attempt_id = $2 WHERE reservation_id {=} $1", {UUIDOID, TEXTOID}};
 
 } // namespace
@@ -89,6 +91,13 @@ bool settle_reservation(const core::Uuid &id, const Settlement &settlement)
 	parameters.add_optional_text(settlement.reason);
 	parameters.add(pg::timestamp_datum(settlement.at.us));
 	return settle_statement.run(Access::write, parameters).affected() == 1;
+}
+
+bool reservation_exists(const core::Uuid &id)
+{
+	Parameters parameters;
+	parameters.add(PointerGetDatum(id.data()));
+	return exists_statement.run(Access::read, parameters).count() > 0;
 }
 
 bool attach_reservation(const core::Uuid &id, Datum attempt_id)

@@ -50,6 +50,9 @@ struct Settlement {
 // False when somebody else has settled it meanwhile. Locks the row.
 [[nodiscard]] bool settle_reservation(const core::Uuid &id, const Settlement &settlement);
 
+// As committed, or as made by this transaction; whatever its status. Takes no lock.
+[[nodiscard]] bool reservation_exists(const core::Uuid &id);
+
 // Locks one reservation and sets its attempt; false when it is unknown.
 [[nodiscard]] bool attach_reservation(const core::Uuid &id, Datum attempt_id);
 

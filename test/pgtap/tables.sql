@@ -18,7 +18,7 @@ INSERT INTO expected VALUES
 	('reservations', 'reservation_id', 'uuid', false, NULL),
 	('reservations', 'created_at', 'timestamp with time zone', false, NULL),
 	('reservations', 'window_start', 'timestamp with time zone', false, NULL),
-	('reservations', 'reset_at', 'timestamp with time zone', false, NULL),
+	('reservations', 'due_at', 'timestamp with time zone', false, NULL),
 	('reservations', 'amount', 'double precision', false, NULL),
 	('reservations', 'limit_value', 'double precision', false, NULL),
 	('reservations', 'window_seconds', 'integer', false, NULL),
@@ -64,7 +64,7 @@ FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND N
 LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
 WHERE c.relnamespace = 'ratelimit'::regnamespace AND c.relkind = 'r';
 
-SELECT plan(24);
+SELECT plan(22);
 
 SELECT tables_are('ratelimit', ARRAY['counters', 'reservations', 'requests', 'scopes', 'leases'], 'tables');
 SELECT bag_eq('SELECT tab, col, type FROM found', 'SELECT tab, col, type FROM expected', 'columns and their types');
@@ -77,23 +77,18 @@ SELECT col_is_pk('ratelimit', 'reservations', 'reservation_id', 'a reservation i
 SELECT col_is_pk('ratelimit', 'requests', 'request_id', 'a request_id is unique in the database');
 SELECT col_is_pk('ratelimit', 'scopes', ARRAY['scope_type', 'scope_key'], 'a scope is identified by its key');
 SELECT col_is_pk('ratelimit', 'leases', 'lease_id', 'a lease is identified by its id');
-SELECT col_has_check('ratelimit', 'reservations', 'status', 'the status of a reservation is checked');
-SELECT throws_ok($$INSERT INTO ratelimit.reservations (reservation_id, created_at, window_start, reset_at, amount, limit_value, window_seconds, status, scope_type,
-	scope_key, metric) VALUES (gen_random_uuid(), now(), now(), now(), 1, 1, 60, 'lost', 'key', 'a', 'rpm')$$, '23514', NULL, 'an unknown status is refused');
-
 SELECT indexes_are('ratelimit', 'counters', ARRAY['counters_pkey'], 'no index on what changes, so that updates of counters stay HOT');
-SELECT indexes_are('ratelimit', 'reservations', ARRAY['reservations_pkey', 'reservations_reserved', 'reservations_finalized', 'reservations_task'], 'indexes of reservations');
+SELECT indexes_are('ratelimit', 'reservations', ARRAY['reservations_pkey', 'reservations_due', 'reservations_task'], 'indexes of reservations');
 SELECT indexes_are('ratelimit', 'requests', ARRAY['requests_pkey', 'requests_created'], 'indexes of requests');
 SELECT indexes_are('ratelimit', 'scopes', ARRAY['scopes_pkey'], 'no index on what changes, so that updates of scopes stay HOT');
 SELECT indexes_are('ratelimit', 'leases', ARRAY['leases_pkey', 'leases_scope', 'leases_task'], 'indexes of leases');
 SELECT index_is_type('ratelimit', 'leases', 'leases_scope', 'btree', 'expired leases are found by scope and time');
 SELECT bag_eq($$SELECT i.indexrelid::regclass::text, pg_get_expr(i.indpred, i.indrelid) FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
 	WHERE c.relnamespace = 'ratelimit'::regnamespace AND i.indpred IS NOT NULL$$, $$VALUES
-	('ratelimit.reservations_reserved', '(status = ''reserved''::text)'), ('ratelimit.reservations_finalized', '(finalized_at IS NOT NULL)'),
 	('ratelimit.reservations_task', '(task_id IS NOT NULL)'), ('ratelimit.leases_task', '(task_id IS NOT NULL)')$$, 'partial indexes');
 SELECT bag_eq($$SELECT i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid, n, true) FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid,
 	generate_series(1, i.indnkeyatts) n WHERE c.relnamespace = 'ratelimit'::regnamespace AND NOT i.indisprimary$$, $$VALUES
-	('ratelimit.reservations_reserved', 'reset_at'), ('ratelimit.reservations_finalized', 'finalized_at'), ('ratelimit.reservations_task', 'task_id'),
+	('ratelimit.reservations_due', 'status'), ('ratelimit.reservations_due', 'due_at'), ('ratelimit.reservations_task', 'task_id'),
 	('ratelimit.requests_created', 'created_at'), ('ratelimit.leases_scope', 'scope_type'), ('ratelimit.leases_scope', 'scope_key'),
 	('ratelimit.leases_scope', 'expires_at'), ('ratelimit.leases_task', 'task_id')$$, 'columns of the other indexes');
 
