@@ -10,6 +10,7 @@ namespace {
 char *clock_text = nullptr;
 int retention = 3600;
 int worker_stale_after = 60;
+int waiter_ttl = 15;
 
 // What the check hook of `ratelimit.clock` hands to the assign hook.
 const TimestampTz *clock_value = nullptr;
@@ -92,6 +93,10 @@ void define_settings()
 		"A worker sends heartbeats with rl_worker_heartbeat.", &worker_stale_after, 60, 1, 31'622'400, PGC_SUSET, GUC_UNIT_S,
 		nullptr, nullptr, nullptr);
 
+	DefineCustomIntVariable("ratelimit.waiter_ttl", "Takes the waiter of a sync task for gone when it has not asked for this long.",
+		"Each call for the task, and rl_renew_waiters, begin it anew.", &waiter_ttl, 15, 1, 31622400, PGC_SUSET, GUC_UNIT_S,
+		nullptr, nullptr, nullptr);
+
 #if PG_VERSION_NUM >= 150000
 	MarkGUCPrefixReserved("ratelimit");
 #else
@@ -107,5 +112,7 @@ std::optional<TimestampTz> test_clock() noexcept
 int retention_seconds() noexcept { return retention; }
 
 int worker_stale_after_seconds() noexcept { return worker_stale_after; }
+
+int waiter_ttl_seconds() noexcept { return waiter_ttl; }
 
 } // namespace ratelimit::pg::settings

@@ -18,4 +18,7 @@ void define_settings();
 // `ratelimit.worker_stale_after`: how long a worker counts as live after a heartbeat, in seconds.
 [[nodiscard]] int worker_stale_after_seconds() noexcept;
 
+// `ratelimit.waiter_ttl`: how long the waiter of a sync task counts as present after each call, in seconds.
+[[nodiscard]] int waiter_ttl_seconds() noexcept;
+
 } // namespace ratelimit::pg::settings

@@ -21,7 +21,15 @@ pg::IndexName scopes_key{"scopes_pkey"};
 pg::IndexName leases_by_expiry{"leases_scope"};
 
 // Places of the columns in the tables, for reading without the executor.
-enum ScopeColumn : int { leased_column = 1, lease_count_column = 2, expires_from_column = 3, touched_at_column = 4 };
+enum ScopeColumn : int {
+	leased_column = 1,
+	lease_count_column = 2,
+	expires_from_column = 3,
+	touched_at_column = 4,
+	head_at_column = 5,
+	waiting_column = 7,
+	head_priority_column = 8,
+};
 enum LeaseColumn : int { expires_at_column = 2, amount_column = 4 };
 
 Statement lock_scope_statement{"SELECT FROM ratelimit.scopes WHERE " SCOPE_IS " FOR UPDATE", {TEXTOID, TEXTOID}};
@@ -31,9 +39,10 @@ Statement insert_scope_statement{
 	" VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING",
 	{TEXTOID, TEXTOID, FLOAT8OID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID}};
 
-// The place and the maker name one version of the row; see the counters.
+// The place and the maker name one version of the row; see the counters. Whatever happens to the leases, the dispatcher has
+// to look at the scope again.
 Statement replace_scope_statement{
-	"UPDATE ratelimit.scopes SET leased = $3, lease_count = $4, expires_from = $5, touched_at = $6"
+	"UPDATE ratelimit.scopes SET leased = $3, lease_count = $4, expires_from = $5, touched_at = $6, ready = true"
 	" WHERE ctid {=} $1 AND xmin {=} $2",
 	{TIDOID, XIDOID, FLOAT8OID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID}};
 
@@ -196,6 +205,9 @@ std::optional<ScopeRow> read_scope(const ScopeKey &key, core::Instant now)
 		target->scope.lease_count = DatumGetInt64(pg::slot_datum(slot, lease_count_column));
 		target->scope.expires_from = expiry_instant(pg::slot_datum(slot, expires_from_column));
 		target->touched_at = {pg::timestamp_us(pg::slot_datum(slot, touched_at_column))};
+		target->queue.head_at = expiry_instant(pg::slot_datum(slot, head_at_column));
+		target->queue.waiting = DatumGetInt32(pg::slot_datum(slot, waiting_column));
+		target->queue.head_priority = DatumGetInt32(pg::slot_datum(slot, head_priority_column));
 		target->version = pg::slot_version(slot);
 		target->contended = pg::slot_is_contended(slot);
 		*target_found = true;

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "core/lease.hpp"
+#include "core/queue.hpp"
 #include "core/uuid7.hpp"
 #include "core/view.hpp"
 #include "pg/memory.hpp"
@@ -28,6 +29,7 @@ struct ScopeKey {
 struct ScopeRow {
 	core::StoredScope scope;
 	core::ScopeUsage usage;
+	core::StoredQueue queue; // changed by store/queue_store only
 	core::Instant touched_at;
 	pg::RowVersion version;
 	bool contended; // another transaction is changing or locking the row
