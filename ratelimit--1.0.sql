@@ -175,12 +175,11 @@ CREATE TABLE ratelimit.tasks (
 	remote_id text COLLATE "C",
 	lease_ids uuid[] NOT NULL DEFAULT '{}',
 	scopes jsonb NOT NULL,
-	CONSTRAINT tasks_pkey PRIMARY KEY (task_id),
-	CONSTRAINT tasks_status CHECK (status OPERATOR(pg_catalog.=) ANY
-		('{waiting,admitted,running,succeeded,failed,cancelled,review}'::pg_catalog.text[])),
-	CONSTRAINT tasks_mode CHECK (mode OPERATOR(pg_catalog.=) ANY ('{sync,async}'::pg_catalog.text[]))
+	CONSTRAINT tasks_pkey PRIMARY KEY (task_id)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 COMMENT ON TABLE ratelimit.tasks IS 'tasks of the admission queue, from their first call until retention ends';
+COMMENT ON COLUMN ratelimit.tasks.status IS 'waiting, admitted, running, succeeded, failed, cancelled or review';
+COMMENT ON COLUMN ratelimit.tasks.mode IS 'sync: a client waits for it; async: rl_dispatch admits it';
 COMMENT ON COLUMN ratelimit.tasks.enqueued_at IS 'when the task began to wait: its age, which it keeps';
 COMMENT ON COLUMN ratelimit.tasks.wait_deadline_at IS 'until when it may wait';
 COMMENT ON COLUMN ratelimit.tasks.waiter_expires_at IS 'until when the waiter of a sync task counts as present';

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <unordered_set>
 
 #include "core/limits.hpp"
-#include "core/route.hpp"
 #include "pg/error.hpp"
 
 namespace ratelimit::api {
@@ -33,33 +31,7 @@ std::string quoted(std::string_view value)
 
 std::string number_detail(double number) { return "The value is " + pg::number_text(number) + "."; }
 
-// --- values of JSON keys -------------------------------------------------------------------------------------------
-
-std::string json_detail(const pg::JsonItem &item) { return "The value is " + pg::json_text(item) + "."; }
-
-std::string_view json_string(const Place &place, const pg::JsonItem &item)
-{
-	if (item.kind == pg::JsonKind::null)
-		reject_null(place);
-	if (item.kind != pg::JsonKind::string)
-		reject(place, json_detail(item), "It must be a JSON string.");
-	return item.string;
-}
-
-double json_number(const Place &place, const pg::JsonItem &item)
-{
-	if (item.kind != pg::JsonKind::number)
-		reject(place, json_detail(item), "It must be a JSON number.");
-	return pg::json_double(item);
-}
-
-std::int32_t json_seconds(const Place &place, const pg::JsonItem &item)
-{
-	const double seconds = json_number(place, item);
-	if (!(seconds >= limits::seconds_min && seconds <= limits::seconds_max) || seconds != std::floor(seconds))
-		reject(place, json_detail(item), "It must be a whole number of seconds from 1 to 31622400.");
-	return static_cast<std::int32_t>(seconds);
-}
+// --- keys of a limit --------------------------------------------------------------------------------------------------
 
 // A metric that the function cannot serve.
 void check_metric(const Place &place, const Element &element, Mode mode)
@@ -67,34 +39,6 @@ void check_metric(const Place &place, const Element &element, Mode mode)
 	if (mode == Mode::consume && element.metric == core::concurrent_metric)
 		reject(place, quoted(element.metric), "Concurrency is held and given back: use rl_reserve and rl_release.");
 }
-
-[[noreturn]] void reject_key(const Place &place, std::string_view hint)
-{
-	throw pg::SqlError{ERRCODE_INVALID_PARAMETER_VALUE,
-		"unknown key in element " + std::to_string(place.ordinal) + " of argument \"" + std::string(place.list) + "\"",
-		"The key is \"" + pg::excerpt(place.name) + "\".", std::string(hint)};
-}
-
-void check_is_object(const pg::JsonItem &item, std::string_view list, std::size_t ordinal, std::string_view keys_hint)
-{
-	if (item.kind != pg::JsonKind::object)
-		throw pg::SqlError{ERRCODE_INVALID_PARAMETER_VALUE,
-			"element " + std::to_string(ordinal) + " of argument \"" + std::string(list) + "\" is not an object",
-			json_detail(item), "Each element must be a JSON object. " + std::string(keys_hint)};
-}
-
-// A list of objects that is not too long.
-void check_is_list(const Place &place, const pg::JsonItem &item)
-{
-	if (item.kind == pg::JsonKind::null)
-		reject_null(place);
-	if (item.kind != pg::JsonKind::array)
-		reject(place, json_detail(item), "It must be a JSON array of objects.");
-	if (const std::size_t length = pg::json_length(item); length > limits::list_elements_max)
-		reject_length(place.name, length);
-}
-
-bool is_opaque_key(std::string_view key) noexcept { return key == "scope_name" || key == "metadata" || key == "policy"; }
 
 // Sets one key of a limit. `has_limit` tells whether the key "limit" was met.
 void set_limit_key(Element &element, bool &has_limit, const Place &place, const pg::JsonItem &value)
@@ -129,7 +73,8 @@ void set_limit_key(Element &element, bool &has_limit, const Place &place, const 
 
 Element json_limit(const pg::JsonItem &item, std::string_view list, std::size_t ordinal, Mode mode)
 {
-	check_is_object(item, list, ordinal, limit_keys_hint);
+	if (item.kind != pg::JsonKind::object)
+		reject_element(list, ordinal, item, limit_keys_hint);
 	Element element;
 	bool has_limit = false;
 	pg::JsonReader fields(item);
@@ -147,18 +92,6 @@ Element json_limit(const pg::JsonItem &item, std::string_view list, std::size_t 
 		check_own_scope_type(Place{"scope_type", list, ordinal}, element.scope_type);
 	check_metric(Place{"metric", list, ordinal}, element, mode);
 	return element;
-}
-
-// `place` is the list itself, `list` what messages about its elements call it.
-Elements json_limits(const Place &place, const pg::JsonItem &root, std::string_view list, Mode mode)
-{
-	check_is_list(place, root);
-	Elements elements;
-	elements.reserve(pg::json_length(root));
-	pg::JsonReader items(root);
-	while (items.next())
-		elements.push_back(json_limit(items.value(), list, elements.size() + 1, mode));
-	return elements;
 }
 
 } // namespace
@@ -189,6 +122,61 @@ void reject_length(std::string_view argument, std::size_t length)
 	throw pg::SqlError{ERRCODE_PROGRAM_LIMIT_EXCEEDED, "too many elements in argument \"" + std::string(argument) + "\"",
 		"It has " + std::to_string(length) + " elements.", "At most 1000 are accepted; use several calls."};
 }
+
+void reject_key(const Place &place, std::string_view known_keys_hint)
+{
+	throw pg::SqlError{ERRCODE_INVALID_PARAMETER_VALUE,
+		"unknown key in element " + std::to_string(place.ordinal) + " of argument \"" + std::string(place.list) + "\"",
+		"The key is \"" + pg::excerpt(place.name) + "\".", std::string(known_keys_hint)};
+}
+
+void reject_element(
+	std::string_view argument, std::size_t ordinal, const pg::JsonItem &element, std::string_view known_keys_hint)
+{
+	throw pg::SqlError{ERRCODE_INVALID_PARAMETER_VALUE,
+		"element " + std::to_string(ordinal) + " of argument \"" + std::string(argument) + "\" is not an object",
+		json_detail(element), "Each element must be a JSON object. " + std::string(known_keys_hint)};
+}
+
+// --- values of JSON keys -------------------------------------------------------------------------------------------
+
+std::string json_detail(const pg::JsonItem &item) { return "The value is " + pg::json_text(item) + "."; }
+
+std::string_view json_string(const Place &place, const pg::JsonItem &item)
+{
+	if (item.kind == pg::JsonKind::null)
+		reject_null(place);
+	if (item.kind != pg::JsonKind::string)
+		reject(place, json_detail(item), "It must be a JSON string.");
+	return item.string;
+}
+
+double json_number(const Place &place, const pg::JsonItem &item)
+{
+	if (item.kind != pg::JsonKind::number)
+		reject(place, json_detail(item), "It must be a JSON number.");
+	return pg::json_double(item);
+}
+
+std::int32_t json_seconds(const Place &place, const pg::JsonItem &item)
+{
+	const double seconds = json_number(place, item);
+	if (!(seconds >= limits::seconds_min && seconds <= limits::seconds_max) || seconds != std::floor(seconds))
+		reject(place, json_detail(item), "It must be a whole number of seconds from 1 to 31622400.");
+	return static_cast<std::int32_t>(seconds);
+}
+
+void check_is_list(const Place &place, const pg::JsonItem &item)
+{
+	if (item.kind == pg::JsonKind::null)
+		reject_null(place);
+	if (item.kind != pg::JsonKind::array)
+		reject(place, json_detail(item), "It must be a JSON array of objects.");
+	if (const std::size_t length = pg::json_length(item); length > limits::list_elements_max)
+		reject_length(place.name, length);
+}
+
+bool is_opaque_key(std::string_view key) noexcept { return key == "scope_name" || key == "metadata" || key == "policy"; }
 
 // --- plain values --------------------------------------------------------------------------------------------------
 
@@ -259,6 +247,27 @@ std::int32_t check_capacity(const Place &place, std::int32_t capacity)
 	return capacity;
 }
 
+std::optional<core::TaskMode> mode_argument(FunctionCallInfo fcinfo, int index)
+{
+	const std::optional<std::string_view> name = optional_text(fcinfo, index);
+	if (!name)
+		return std::nullopt;
+	const std::optional<core::TaskMode> mode = core::task_mode(*name);
+	if (!mode)
+		reject(Place{"mode", {}, 0}, quoted(*name), "It must be \"sync\" or \"async\", or NULL.");
+	return mode;
+}
+
+std::int32_t batch_argument(FunctionCallInfo fcinfo, int index, std::string_view name, std::int32_t default_value)
+{
+	if (PG_ARGISNULL(index))
+		return default_value;
+	const std::int32_t batch = PG_GETARG_INT32(index);
+	if (batch < limits::batch_min || batch > limits::batch_max)
+		reject(Place{name, {}, 0}, "The value is " + std::to_string(batch) + ".", "It must be from 1 to 10000.");
+	return batch;
+}
+
 // --- limits --------------------------------------------------------------------------------------------------------
 
 Element limit_argument(FunctionCallInfo fcinfo, Mode mode)
@@ -285,71 +294,21 @@ Element limit_argument(FunctionCallInfo fcinfo, Mode mode)
 	return element;
 }
 
+Elements json_limits(const Place &place, const pg::JsonItem &root, std::string_view list, Mode mode)
+{
+	check_is_list(place, root);
+	Elements elements;
+	elements.reserve(pg::json_length(root));
+	pg::JsonReader items(root);
+	while (items.next())
+		elements.push_back(json_limit(items.value(), list, elements.size() + 1, mode));
+	return elements;
+}
+
 Elements limits_argument(FunctionCallInfo fcinfo, int index, Mode mode)
 {
 	constexpr std::string_view name = "limits";
 	return json_limits(Place{name, {}, 0}, pg::json_root(required_datum(fcinfo, index, name)), name, mode);
-}
-
-// --- candidates ----------------------------------------------------------------------------------------------------
-
-namespace {
-
-constexpr std::string_view candidate_keys_hint = "Known keys are candidate and limits; both are required.";
-
-// The limits of a candidate that count for the choice; the others are checked as well, and left out.
-Elements route_limits(const Place &place, const pg::JsonItem &value)
-{
-	const std::string path = std::string(place.list) + "[" + std::to_string(place.ordinal) + "].limits";
-	Elements limits = json_limits(place, value, path, Mode::check);
-	limits.erase(std::remove_if(limits.begin(), limits.end(),
-					 [](const Element &element) { return !core::counts_for_route(element.metric); }),
-		limits.end());
-	return limits;
-}
-
-Candidate json_candidate(const pg::JsonItem &item, std::string_view list, std::size_t ordinal)
-{
-	check_is_object(item, list, ordinal, candidate_keys_hint);
-	Candidate candidate;
-	bool has_limits = false;
-	pg::JsonReader fields(item);
-	while (fields.next()) {
-		const Place place{fields.key(), list, ordinal};
-		if (place.name == "candidate") {
-			candidate.name = check_name(place, json_string(place, fields.value()));
-		} else if (place.name == "limits") {
-			candidate.limits = route_limits(place, fields.value());
-			has_limits = true;
-		} else {
-			reject_key(place, candidate_keys_hint);
-		}
-	}
-	if (candidate.name.empty())
-		reject(Place{"candidate", list, ordinal}, "The key is missing.", std::string(candidate_keys_hint));
-	if (!has_limits)
-		reject(Place{"limits", list, ordinal}, "The key is missing.", std::string(candidate_keys_hint));
-	return candidate;
-}
-
-} // namespace
-
-Candidates candidates_argument(FunctionCallInfo fcinfo, int index)
-{
-	constexpr std::string_view name = "candidates";
-	const pg::JsonItem root = pg::json_root(required_datum(fcinfo, index, name));
-	check_is_list(Place{name, {}, 0}, root);
-	Candidates candidates;
-	candidates.reserve(pg::json_length(root));
-	std::unordered_set<std::string_view> names;
-	pg::JsonReader items(root);
-	while (items.next()) {
-		const std::size_t ordinal = candidates.size() + 1;
-		candidates.push_back(json_candidate(items.value(), name, ordinal));
-		if (!names.insert(candidates.back().name).second)
-			reject(Place{"candidate", name, ordinal}, quoted(candidates.back().name), "Each candidate may stand in the list once.");
-	}
-	return candidates;
 }
 
 // --- lists of ids and amounts --------------------------------------------------------------------------------------
@@ -374,6 +333,23 @@ pg::Vector<core::Uuid> sorted_ids(FunctionCallInfo fcinfo, int index, std::strin
 	std::sort(ids.begin(), ids.end());
 	ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
 	return ids;
+}
+
+pg::Vector<std::string_view> names_argument(FunctionCallInfo fcinfo, int index, std::string_view name)
+{
+	const Datum array = required_datum(fcinfo, index, name);
+	const std::size_t length = pg::array_length(array);
+	if (length > limits::list_elements_max)
+		reject_length(name, length);
+	pg::Vector<std::string_view> names;
+	for (const std::optional<std::string_view> &element : pg::text_array(array)) {
+		if (!element)
+			throw pg::SqlError{ERRCODE_NULL_VALUE_NOT_ALLOWED,
+				"argument \"" + std::string(name) + "\" must not contain nulls",
+				"Element " + std::to_string(names.size() + 1) + " is NULL.", "Leave it out, or give a value that is not NULL."};
+		names.push_back(check_name(Place{name, {}, 0}, *element));
+	}
+	return names;
 }
 
 pg::Vector<ActualAmount> actual_argument(FunctionCallInfo fcinfo, int index)

@@ -8,8 +8,12 @@ namespace ratelimit::api {
 
 namespace {
 
-// How many expired leases a grant removes beyond what it needs.
-constexpr std::size_t extra_removals = 16;
+// How many expired leases a grant removes beyond what it needs: a sixteenth of the backlog, which it has just added up, and
+// at least sixteen. The backlog shrinks geometrically, so that each lease is added up a bounded number of times on average.
+std::size_t extra_removals(const LeaseScope &scope) noexcept
+{
+	return static_cast<std::size_t>(std::max<std::int64_t>(16, scope.usage().expired_count / 16));
+}
 
 using Ids = pg::Vector<core::Uuid>;
 
@@ -23,7 +27,8 @@ bool may_have_expired(const LeaseScope &scope, core::Instant now) noexcept
 // Picks the expired leases of one scope: those that must go for the call to fit, and a few more. Reads only.
 void pick_expired(const LeaseScope &scope, core::Instant now, Ids &needed, Ids &extra)
 {
-	std::int64_t count = 2 * static_cast<std::int64_t>(extra_removals);
+	const std::size_t extra_count = extra_removals(scope);
+	std::int64_t count = 2 * static_cast<std::int64_t>(extra_count);
 	for (;;) {
 		const auto expired = store::read_expired(scope.key, scope.stored().expires_from, now, count);
 		core::StoredScope left = scope.stored();
@@ -31,11 +36,11 @@ void pick_expired(const LeaseScope &scope, core::Instant now, Ids &needed, Ids &
 		while (must_go < expired.size() && !core::fits(left.leased + scope.amount, scope.limit))
 			left = core::remove_leases(left, expired[must_go++].amount, 1);
 		const bool seen_all = static_cast<std::int64_t>(expired.size()) < count;
-		if (!seen_all && must_go + extra_removals > expired.size()) {
+		if (!seen_all && must_go + extra_count > expired.size()) {
 			count *= 4;
 			continue;
 		}
-		for (std::size_t i = 0; i < std::min(expired.size(), must_go + extra_removals); i++)
+		for (std::size_t i = 0; i < std::min(expired.size(), must_go + extra_count); i++)
 			(i < must_go ? needed : extra).push_back(expired[i].id);
 		return;
 	}

@@ -1,6 +1,6 @@
 // rl_route: which of several candidates a call should go to. Each candidate's windows are checked as rl_check would;
 // nothing is written.
-#include "api/arguments.hpp"
+#include "api/candidates.hpp"
 #include "api/limits_call.hpp"
 #include "core/route.hpp"
 #include "pg/entry.hpp"

@@ -73,17 +73,21 @@ Statement insert_lease_statement{
 	{TEXTOID, TEXTOID, UUIDOID, TIMESTAMPTZOID, TIMESTAMPTZOID, FLOAT8OID, FLOAT8OID, INT4OID, TEXTOID, TEXTOID}};
 
 Statement read_leases_statement{
-	"SELECT lease_id, expires_at, scope_type, scope_key FROM ratelimit.leases WHERE lease_id {=} ANY ($1)",
+	"SELECT lease_id, expires_at, scope_type, scope_key, amount FROM ratelimit.leases WHERE lease_id {=} ANY ($1)",
 	{UUIDARRAYOID}};
 
-Statement lock_leases_statement{"SELECT lease_id, expires_at, scope_type, scope_key FROM ratelimit.leases"
+Statement read_leases_of_task_statement{"SELECT lease_id, expires_at, scope_type, scope_key, amount FROM ratelimit.leases"
+										" WHERE task_id {=} $1 AND expires_at {>} $2",
+	{TEXTOID, TIMESTAMPTZOID}};
+
+Statement lock_leases_statement{"SELECT lease_id, expires_at, scope_type, scope_key, amount FROM ratelimit.leases"
 								" WHERE lease_id {=} ANY ($1) FOR UPDATE",
 	{UUIDARRAYOID}};
 
 Statement renew_leases_statement{
 	"UPDATE ratelimit.leases SET ttl_seconds = COALESCE($3, ttl_seconds), expires_at = GREATEST(expires_at, $2 {+}"
 	" pg_catalog.make_interval(secs => COALESCE($3, ttl_seconds))) WHERE lease_id {=} ANY ($1)"
-	" RETURNING lease_id, expires_at, scope_type, scope_key",
+	" RETURNING lease_id, expires_at, scope_type, scope_key, amount",
 	{UUIDARRAYOID, TIMESTAMPTZOID, INT4OID}};
 
 Statement attach_statement{"UPDATE ratelimit.leases SET attempt_id = $2 WHERE lease_id {=} $1", {UUIDOID, TEXTOID}};
@@ -140,20 +144,26 @@ std::optional<core::Instant> first_expiry(
 	return first == core::Instant::latest() ? std::nullopt : std::optional(first);
 }
 
-// The sum over the lease rows of the scope that expire in [from, until].
-double expired_amount(pg::Reader &reader, const ScopeKey &key, core::Instant from, core::Instant until)
+struct Expired {
+	double amount = 0;
+	std::int64_t count = 0;
+};
+
+// The lease rows of the scope that expire in [from, until], added up.
+Expired add_up_expired(pg::Reader &reader, const ScopeKey &key, core::Instant from, core::Instant until)
 {
 	pg::ScanKeys keys = scope_conditions(key);
 	keys.from(expiry_datum(from));
 	keys.until(expiry_datum(until));
-	double amount = 0;
-	double *const target = &amount;
+	Expired expired;
+	Expired *const target = &expired;
 	reader.scan(leases_by_expiry, keys, [=](TupleTableSlot *slot) {
 		CHECK_FOR_INTERRUPTS();
-		*target = core::add_amounts(*target, DatumGetFloat8(pg::slot_datum(slot, amount_column)));
+		target->amount = core::add_amounts(target->amount, DatumGetFloat8(pg::slot_datum(slot, amount_column)));
+		target->count++;
 		return true;
 	});
-	return amount;
+	return expired;
 }
 
 Datum ids_datum(core::View<core::Uuid> ids) { return pg::uuid_array_datum(ids.data, ids.size); }
@@ -179,7 +189,7 @@ pg::Vector<LeaseRow> lease_rows(const Rows &rows)
 	leases.reserve(rows.count());
 	for (std::size_t i = 0; i < rows.count(); i++)
 		leases.push_back({pg::uuid_bytes(rows.datum(i, 1)), {pg::timestamp_us(rows.datum(i, 2))},
-			pg::text_view(rows.datum(i, 3)), pg::text_view(rows.datum(i, 4))});
+			pg::text_view(rows.datum(i, 3)), pg::text_view(rows.datum(i, 4)), rows.float8(i, 5)});
 	return leases;
 }
 
@@ -216,9 +226,11 @@ std::optional<ScopeRow> read_scope(const ScopeKey &key, core::Instant now)
 	if (found) {
 		const core::StoredScope &scope = row.scope;
 		row.usage.live = scope.leased;
-		if (!core::lease_is_live(scope.expires_from, now))
-			row.usage.live =
-				core::subtract_amount(scope.leased, expired_amount(reader, key, scope.expires_from, now));
+		if (!core::lease_is_live(scope.expires_from, now)) {
+			const Expired expired = add_up_expired(reader, key, scope.expires_from, now);
+			row.usage.live = core::subtract_amount(scope.leased, expired.amount);
+			row.usage.expired_count = expired.count;
+		}
 		if (scope.lease_count > 0)
 			row.usage.next_expiry = first_expiry(reader, key, scope.expires_from, now);
 	}
@@ -313,6 +325,13 @@ pg::Vector<LeaseRow> read_leases(core::View<core::Uuid> ids)
 	Parameters parameters;
 	parameters.add(ids_datum(ids));
 	return lease_rows(read_leases_statement.run(Access::read, parameters));
+}
+
+pg::Vector<LeaseRow> read_leases_of_task(std::string_view task_id, core::Instant now)
+{
+	Parameters parameters;
+	parameters.add(pg::text_datum(task_id)).add(pg::timestamp_datum(now.us));
+	return lease_rows(read_leases_of_task_statement.run(Access::read, parameters));
 }
 
 pg::Vector<LeaseRow> lock_leases(core::View<core::Uuid> ids)

@@ -94,11 +94,15 @@ struct LeaseRow {
 	core::Instant expires_at;
 	std::string_view scope_type;
 	std::string_view scope_key;
+	double amount;
 };
 
 // As committed, or as changed by this transaction; or locked in the order of the ids. Unknown ids are left out.
 [[nodiscard]] pg::Vector<LeaseRow> read_leases(core::View<core::Uuid> ids);
 [[nodiscard]] pg::Vector<LeaseRow> lock_leases(core::View<core::Uuid> ids);
+
+// The live leases that carry a task's id. Takes no lock.
+[[nodiscard]] pg::Vector<LeaseRow> read_leases_of_task(std::string_view task_id, core::Instant now);
 
 // Moves the expiries of locked leases to at least now + TTL; a given TTL becomes theirs. Returns the new state.
 [[nodiscard]] pg::Vector<LeaseRow> renew_leases(
