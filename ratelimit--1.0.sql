@@ -421,6 +421,12 @@ RETURNS bool LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_cance
 COMMENT ON FUNCTION @extschema@.rl_cancel(text, text, text) IS
 	'ends a task that has not finished, and gives back what it holds; false for an unknown or finished one';
 
+CREATE PROCEDURE @extschema@.rl_admit_wait(task_id text, scopes jsonb, max_wait interval DEFAULT NULL, priority int4 DEFAULT 0,
+	INOUT result ratelimit.admission DEFAULT NULL)
+LANGUAGE c AS 'MODULE_PATHNAME', 'rl_admit_wait';
+COMMENT ON PROCEDURE @extschema@.rl_admit_wait(text, jsonb, interval, int4, ratelimit.admission) IS
+	'asks for a slot in all of the scopes and sleeps until it is the task''s turn; commits, so not inside a transaction block';
+
 CREATE FUNCTION @extschema@.rl_route(candidates jsonb, pinned text DEFAULT NULL, OUT ordinal int4, OUT candidate text,
 	OUT chosen bool, OUT reason text, OUT retry_after_ms int8)
 RETURNS SETOF record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_route';
@@ -477,3 +483,4 @@ REVOKE ALL ON FUNCTION
 	@extschema@.rl_renew_waiters(text[], text[]),
 	@extschema@.rl_cancel(text, text, text)
 FROM PUBLIC;
+REVOKE ALL ON PROCEDURE @extschema@.rl_admit_wait(text, jsonb, interval, int4, ratelimit.admission) FROM PUBLIC;

@@ -92,7 +92,6 @@ void define_settings()
 	DefineCustomIntVariable("ratelimit.worker_stale_after", "Counts a worker as live for this long after its last heartbeat.",
 		"A worker sends heartbeats with rl_worker_heartbeat.", &worker_stale_after, 60, 1, 31'622'400, PGC_SUSET, GUC_UNIT_S,
 		nullptr, nullptr, nullptr);
-
 	DefineCustomIntVariable("ratelimit.waiter_ttl", "Takes the waiter of a sync task for gone when it has not asked for this long.",
 		"Each call for the task, and rl_renew_waiters, begin it anew.", &waiter_ttl, 15, 1, 31622400, PGC_SUSET, GUC_UNIT_S,
 		nullptr, nullptr, nullptr);

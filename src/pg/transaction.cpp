@@ -7,6 +7,26 @@
 
 namespace ratelimit::pg {
 
+namespace {
+
+// A plain int of the server; assigning it cannot raise.
+class DurabilityScope {
+public:
+	explicit DurabilityScope(TransactionControl::Durability durability) noexcept : outer_(synchronous_commit)
+	{
+		if (durability == TransactionControl::Durability::none)
+			synchronous_commit = SYNCHRONOUS_COMMIT_OFF;
+	}
+	~DurabilityScope() { synchronous_commit = outer_; }
+	DurabilityScope(const DurabilityScope &) = delete;
+	DurabilityScope &operator=(const DurabilityScope &) = delete;
+
+private:
+	int outer_;
+};
+
+} // namespace
+
 void require_own_transaction(FunctionCallInfo fcinfo, const char *procedure_name)
 {
 	const Node *const context = fcinfo->context;
@@ -28,8 +48,9 @@ TransactionControl::TransactionControl()
 	});
 }
 
-void TransactionControl::commit()
+void TransactionControl::commit(Durability durability)
 {
+	const DurabilityScope scope(durability);
 	call([] { SPI_commit(); });
 }
 

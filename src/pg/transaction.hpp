@@ -16,8 +16,10 @@ void require_own_transaction(FunctionCallInfo fcinfo, const char *procedure_name
 class TransactionControl {
 public:
 	TransactionControl();
-	// Raises what the commit raises; then, too, a new transaction has begun.
-	void commit();
+	// Raises what the commit raises; then, too, a new transaction has begun. What a crash may undo need not wait for the
+	// disk or a standby.
+	enum class Durability { as_set, none };
+	void commit(Durability durability = Durability::as_set);
 	// After an error as well, unless that left statements of SPI open.
 	void roll_back();
 	void finish();
