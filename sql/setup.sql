@@ -6,7 +6,8 @@ CREATE SCHEMA test;
 CREATE PROCEDURE test.begin() LANGUAGE plpgsql AS $$
 BEGIN
 	TRUNCATE ratelimit.counters, ratelimit.reservations, ratelimit.requests, ratelimit.scopes, ratelimit.leases,
-		ratelimit.tasks, ratelimit.waiting;
+		ratelimit.tasks, ratelimit.waiting, ratelimit.awaited, ratelimit.workers;
+	DELETE FROM ratelimit.buckets; -- which refuses TRUNCATE
 	PERFORM set_config('timezone', 'UTC', false), set_config('datestyle', 'ISO', false), set_config('intervalstyle', 'postgres', false),
 		set_config('search_path', 'public', false);
 END $$;
@@ -61,6 +62,10 @@ CREATE FUNCTION test.problems() RETURNS TABLE (object text, key text, kept float
 		WHERE (w.scope_type, w.scope_key) = (s.scope_type, s.scope_key)) w (count)
 	WHERE s.waiting <> w.count
 	UNION ALL
+	SELECT 'awaited', concat_ws('/', scope_type, scope_key), s.waiting, NULL
+	FROM ratelimit.scopes s FULL JOIN ratelimit.awaited a USING (scope_type, scope_key)
+	WHERE (coalesce(s.waiting, 0) > 0) <> (a.ready IS NOT NULL) OR (s.ready, s.head_priority, s.head_at) <> (a.ready, a.head_priority, a.head_at)
+	UNION ALL
 	SELECT 'waiting without a scope', concat_ws('/', w.scope_type, w.scope_key), NULL, 1
 	FROM ratelimit.waiting w
 	WHERE NOT EXISTS (SELECT FROM ratelimit.scopes s WHERE (w.scope_type, w.scope_key) = (s.scope_type, s.scope_key))
@@ -86,7 +91,7 @@ DECLARE
 	rows text;
 	contents text := '';
 BEGIN
-	FOREACH name IN ARRAY '{counters,reservations,requests,scopes,leases,tasks,waiting}'::text[] LOOP
+	FOREACH name IN ARRAY '{counters,reservations,requests,scopes,leases,tasks,waiting,awaited}'::text[] LOOP
 		EXECUTE format('SELECT string_agg(concat_ws('' '', ctid, xmin, xmax, t), E''\n'' ORDER BY ctid) FROM ratelimit.%I t', name)
 			INTO rows;
 		contents := contents || name || E'\n' || coalesce(rows, '') || E'\n';
@@ -102,7 +107,8 @@ CREATE FUNCTION test.values() RETURNS text LANGUAGE sql AS $$
 		(SELECT string_agg(t::text, E'\n' ORDER BY t::text) FROM ratelimit.scopes t),
 		(SELECT string_agg(t::text, E'\n' ORDER BY t::text) FROM ratelimit.leases t),
 		(SELECT string_agg(t::text, E'\n' ORDER BY t::text) FROM ratelimit.tasks t),
-		(SELECT string_agg(t::text, E'\n' ORDER BY t::text) FROM ratelimit.waiting t))
+		(SELECT string_agg(t::text, E'\n' ORDER BY t::text) FROM ratelimit.waiting t),
+		(SELECT string_agg(t::text, E'\n' ORDER BY t::text) FROM ratelimit.awaited t))
 $$;
 -- An element of a list of limits, and a list.
 CREATE FUNCTION test.limit(scope_key text, metric text, lim float8, amount float8 DEFAULT 1, more jsonb DEFAULT '{}') RETURNS jsonb
@@ -125,3 +131,18 @@ SELECT * FROM test.problems() ORDER BY object, key;
 SELECT test.error('SELECT 1/0') LIKE '22012: division by zero%' AS caught, test.error('SELECT 1');
 CALL test.begin();
 SELECT * FROM test.problems();
+-- A scope that a task asks for, and where a task stands, in one line: status, reason, when to ask again, what it waits for.
+CREATE FUNCTION test.scope(scope_key text, lim float8, more jsonb DEFAULT '{}') RETURNS jsonb LANGUAGE sql AS $$
+	SELECT jsonb_build_object('scope_type', 'model', 'scope_key', scope_key, 'limit', lim) || more
+$$;
+-- (Of any type, so that nothing depends on the extension, which a test drops.)
+CREATE FUNCTION test.stand(admission anyelement) RETURNS text LANGUAGE sql AS $$
+	SELECT concat_ws(' ', a ->> 'task_id', CASE WHEN (a ->> 'newly_admitted')::bool THEN 'newly' END, a ->> 'status', a ->> 'reason',
+		CASE WHEN (a ->> 'admitted')::bool THEN jsonb_array_length(a -> 'lease_ids') || ' leases'
+			ELSE coalesce((a ->> 'retry_after_ms') || ' ms', 'never') END,
+		(SELECT string_agg(concat_ws(' ', b ->> 'scope_key', b ->> 'reason'), ', ') FROM jsonb_array_elements(a -> 'blockers') b),
+		CASE WHEN a ->> 'scope_key' IS NOT NULL THEN format('at %s: %s of %s used, asks %s, next free %s, depth %s of %s', a ->> 'scope_key',
+			a ->> 'used', coalesce(a ->> 'limit_value', 'no limit'), a ->> 'amount',
+			coalesce(to_char((a ->> 'reset_at')::timestamptz, 'HH24:MI:SS'), 'never'), a ->> 'queue_depth', coalesce(a ->> 'queue_limit', 'any')) END)
+	FROM to_jsonb(admission) a WHERE admission IS NOT NULL OR a ->> 'task_id' IS NOT NULL
+$$;

@@ -1,6 +1,5 @@
 -- Workers of the application: heartbeats, stopping, who is live and how much the live ones can take on together.
 CALL test.begin();
-TRUNCATE ratelimit.workers;
 SET ratelimit.clock = '2030-01-01 00:00:00+00';
 -- A heartbeat returns when the worker becomes stale.
 SELECT rl_worker_heartbeat('a', 4);
@@ -33,6 +32,22 @@ SET ratelimit.worker_stale_after = '2min';
 SELECT rl_worker_heartbeat('a');
 RESET ratelimit.worker_stale_after;
 SET ratelimit.worker_stale_after = 0;
+-- The live ones' capacity is the limit of a scope that says so, taken anew by every call, and wins over a limit given.
+SET ratelimit.clock = '2030-01-01 00:10:00+00';
+CREATE FUNCTION pg_temp.ask(task text, amount float8) RETURNS text LANGUAGE sql AS $$
+	SELECT concat_ws(' ', status, reason, limit_value) FROM rl_admit(task, jsonb_build_array(jsonb_build_object('scope_type', 'workers',
+		'scope_key', 'all', 'limit', 99, 'limit_from', 'worker_capacity', 'amount', amount, 'queue_limit', 9)))
+$$;
+SELECT pg_temp.ask('none', 1), rl_cancel('none');
+SELECT rl_worker_heartbeat('a', 2), rl_worker_heartbeat('b', 3);
+SELECT pg_temp.ask('four', 4), pg_temp.ask('two', 2), rl_cancel('two');
+SELECT rl_worker_heartbeat('b', 4);
+SELECT pg_temp.ask('two more', 2);
+SELECT rl_worker_stop('b'), pg_temp.ask('one', 1), rl_cancel('one');
+SET ratelimit.clock = '2030-01-01 00:10:30+00';
+SELECT rl_worker_heartbeat('b');
+SELECT rl_worker_heartbeat('c', 2147483647), rl_worker_heartbeat('d', 2147483647);
+SELECT pg_temp.ask('many', 4294967294), pg_temp.ask('more', 1), rl_cancel('more'), rl_cancel('many');
 -- A rollback undoes it.
 BEGIN;
 SELECT rl_worker_heartbeat('c', 7);

@@ -22,9 +22,8 @@ namespace ratelimit::api {
 
 namespace {
 
-constexpr std::int64_t ready_batch = 16;
-constexpr std::int64_t due_max = 1'000;
-constexpr std::int64_t returned_max = 1'000;
+constexpr std::size_t due_max = 1'000;
+constexpr std::size_t returned_max = 1'000;
 // However it came about, a scope is looked at again after this long.
 constexpr core::Span idle_max = core::Span::from_seconds(30);
 
@@ -67,15 +66,15 @@ pg::Vector<Admission> DispatchCall::run()
 void DispatchCall::add_source(const ScopeName &scope, const core::Turn &from)
 {
 	for (const store::WaitKind kind : {store::WaitKind::ordered, store::WaitKind::free})
-		sources_.insert({from, scope, kind, false, false});
+		sources_.insert({from, from, scope, kind, false, false});
 }
 
 void DispatchCall::add_returned()
 {
-	for (const store::TaskRow &task : store::read_returned(book_.now(), returned_max)) {
-		sources_.insert({task.turn(), {}, store::WaitKind::ordered, true, true});
-		returned_.push_back(task.task_id);
-	}
+	returned_ = store::read_returned(book_.now(), returned_max);
+	for (const std::string_view task_id : returned_)
+		if (const std::optional<store::TaskRow> task = store::read_task(task_id); task && task->mode == core::TaskMode::async)
+			sources_.insert({task->turn(), {}, {}, store::WaitKind::ordered, true, true});
 }
 
 // Takes in the scopes that may come before everything at hand.
@@ -86,9 +85,9 @@ void DispatchCall::load_ready()
 			if (ready_exhausted_)
 				return;
 			const std::optional<store::ReadyScope> last = ready_.empty() ? std::nullopt : std::optional(ready_.back());
-			ready_ = store::read_ready(last, ready_batch);
+			ready_ = store::read_ready(last);
 			ready_used_ = 0;
-			ready_exhausted_ = static_cast<std::int64_t>(ready_.size()) < ready_batch;
+			ready_exhausted_ = ready_.size() < store::ready_batch;
 			if (ready_.empty())
 				return;
 		}
@@ -107,10 +106,10 @@ std::optional<store::Candidate> DispatchCall::next_of(const Source &source)
 		return std::nullopt;
 	if (source.kind == store::WaitKind::ordered)
 		return book_.head_of(scope);
-	return store::next_waiting(scope.lease.key, source.kind, source.turn, book_.now(), store::Aside::skip);
+	return store::next_waiting(scope.lease.key, source.kind, source.after, book_.now(), store::Aside::skip);
 }
 
-DispatchCall::Step DispatchCall::look_at(Source source)
+DispatchCall::Step DispatchCall::look_at(const Source &source)
 {
 	if (source.returned) {
 		const std::optional<store::TaskRow> task = store::read_task(source.turn.task_id);
@@ -129,8 +128,6 @@ DispatchCall::Step DispatchCall::look_at(Source source)
 	Source exact = source;
 	exact.turn = candidate->turn;
 	exact.is_task = true;
-	if (source.kind == store::WaitKind::free)
-		return consider(exact, *candidate);
 	sources_.insert(exact);
 	return Step::next;
 }
@@ -161,7 +158,7 @@ DispatchCall::Step DispatchCall::consider(const Source &source, const store::Can
 	else if (!plan(*task, scopes))
 		book_.hold(scopes.list);
 	if (!ordered && !(blocked && core::is_saturated(scopes.list[0].demand, standings[0].active)))
-		sources_.insert({candidate.turn, source.scope, source.kind, false, false});
+		sources_.insert({candidate.turn, candidate.turn, source.scope, source.kind, false, false});
 	return Step::next;
 }
 
@@ -178,7 +175,7 @@ bool DispatchCall::plan(const store::TaskRow &seen, const TaskScopes &scopes)
 		const ScopeName name{scope.scope_type, scope.scope_key};
 		idle_.erase(name);
 		if (scope.demand.fifo)
-			sources_.insert({turn, name, store::WaitKind::ordered, false, false});
+			sources_.insert({turn, turn, name, store::WaitKind::ordered, false, false});
 	}
 	planned_.push_back({std::move(*task), scopes});
 	return true;

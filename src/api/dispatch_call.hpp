@@ -21,7 +21,8 @@ public:
 private:
 	// Where the next task to look at may come from: a scope's order, or the tasks that are ordered nowhere.
 	struct Source {
-		core::Turn turn; // of its next task, or before it
+		core::Turn turn;  // of its next task, or before it
+		core::Turn after; // where the search for its next task begins
 		ScopeName scope;
 		store::WaitKind kind = store::WaitKind::ordered;
 		bool is_task = false;  // the turn is that of a task
@@ -46,7 +47,7 @@ private:
 	void add_source(const ScopeName &scope, const core::Turn &from);
 	void add_returned();
 	void load_ready();
-	[[nodiscard]] Step look_at(Source source);
+	[[nodiscard]] Step look_at(const Source &source);
 	[[nodiscard]] std::optional<store::Candidate> next_of(const Source &source);
 	[[nodiscard]] Step consider(const Source &source, const store::Candidate &candidate);
 	[[nodiscard]] bool plan(const store::TaskRow &seen, const TaskScopes &scopes);

@@ -1,5 +1,7 @@
 #include "api/ids.hpp"
 
+#include <array>
+
 #include "pg/clock.hpp"
 #include "pg/value.hpp"
 

@@ -1,4 +1,4 @@
-// New identifiers.
+// Identifiers that the extension makes.
 #pragma once
 
 #include <string_view>
@@ -7,7 +7,7 @@
 
 namespace ratelimit::api {
 
-// An id that carries the shard of its scope, made by the real clock.
+// A new id, by the real clock, that carries the shard of the scope.
 [[nodiscard]] core::Uuid new_id(std::string_view scope_type, std::string_view scope_key);
 
 } // namespace ratelimit::api

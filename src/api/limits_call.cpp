@@ -213,8 +213,7 @@ bool LimitsCall::grant_lease_in_one_step()
 bool LimitsCall::grant_under_locks()
 {
 	lock_all();
-	const bool allowed = decide() && (scopes_.empty() || make_room({scopes_.data(), scopes_.size()}, now_) || deny_unremovable());
-	if (!allowed) {
+	if (!decide() || !remove_expired()) {
 		undo_insertions();
 		return false;
 	}
@@ -223,26 +222,48 @@ bool LimitsCall::grant_under_locks()
 	return true;
 }
 
+// Makes room for the leases; false when there is none after all.
+bool LimitsCall::remove_expired()
+{
+	if (scopes_.empty())
+		return true;
+	const Room room = make_room({scopes_.data(), scopes_.size()}, now_);
+	if (!room.fits) {
+		deny_unremovable();
+	} else if (!room.as_seen) {
+		refresh_scopes(); // used and remaining count what was renewed
+		const bool fits_still = decide();
+		RATELIMIT_CHECK(fits_still);
+	}
+	return room.fits;
+}
+
+// Stores the sums of what was removed and reads what is live now.
+void LimitsCall::refresh_scopes()
+{
+	for (LeaseScope &scope : scopes_) {
+		write_scope(scope, now_);
+		scope.row = store::read_scope(scope.key, now_);
+	}
+}
+
 // What looked expired was renewed while this call waited, or is held locked by somebody who may renew it: it does not
-// count as free. Stores the sums of what was removed all the same. Always false.
-bool LimitsCall::deny_unremovable()
+// count as free.
+void LimitsCall::deny_unremovable()
 {
 	const auto has_room = [](const LeaseScope &scope) {
 		return core::fits(scope.stored().leased + scope.amount, scope.limit);
 	};
 	pg::SmallVector<bool, 4> unremovable;
-	for (LeaseScope &scope : scopes_) {
+	for (const LeaseScope &scope : scopes_)
 		unremovable.push_back(!has_room(scope));
-		write_scope(scope, now_);
-		scope.row = store::read_scope(scope.key, now_);
-	}
+	refresh_scopes();
 	(void)decide();
 	for (std::size_t i = 0; i < elements_.size(); i++)
 		if (elements_[i].kind == core::ElementKind::lease && outcomes_[i].verdict.passes() &&
 			unremovable[elements_[i].key - counters_.size()])
 			outcomes_[i].verdict =
 				core::Verdict::later(core::Reason::concurrency_saturated, core::limits::lease_retry_min.ceil_ms());
-	return false;
 }
 
 void LimitsCall::lock_all()

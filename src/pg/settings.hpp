@@ -21,4 +21,7 @@ void define_settings();
 // `ratelimit.waiter_ttl`: how long the waiter of a sync task counts as present after each call, in seconds.
 [[nodiscard]] int waiter_ttl_seconds() noexcept;
 
+// `ratelimit.bucket_durable`: whether an acquire takes part in the commit.
+[[nodiscard]] bool bucket_durable() noexcept;
+
 } // namespace ratelimit::pg::settings

@@ -1,6 +1,7 @@
 #include "store/lease_store.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "core/check.hpp"
 #include "pg/spi.hpp"
@@ -27,24 +28,33 @@ enum ScopeColumn : int {
 	expires_from_column = 3,
 	touched_at_column = 4,
 	head_at_column = 5,
+	head_priority_column = 6,
 	waiting_column = 7,
-	head_priority_column = 8,
+	ready_column = 8,
+	scope_type_column = 9,
+	scope_key_column = 10,
 };
 enum LeaseColumn : int { expires_at_column = 2, amount_column = 4 };
+
+Statement lock_place_statement{
+	"SELECT FROM ratelimit.scopes WHERE ctid {=} $3 AND " SCOPE_IS " FOR UPDATE", {TEXTOID, TEXTOID, TIDOID}};
 
 Statement lock_scope_statement{"SELECT FROM ratelimit.scopes WHERE " SCOPE_IS " FOR UPDATE", {TEXTOID, TEXTOID}};
 
 Statement insert_scope_statement{
 	"INSERT INTO ratelimit.scopes (scope_type, scope_key, leased, lease_count, expires_from, touched_at)"
-	" VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING",
+	" VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING RETURNING ctid",
 	{TEXTOID, TEXTOID, FLOAT8OID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID}};
 
 // The place and the maker name one version of the row; see the counters. Whatever happens to the leases, the dispatcher has
 // to look at the scope again.
 Statement replace_scope_statement{
 	"UPDATE ratelimit.scopes SET leased = $3, lease_count = $4, expires_from = $5, touched_at = $6, ready = true"
-	" WHERE ctid {=} $1 AND xmin {=} $2",
+	" WHERE ctid {=} $1 AND xmin {=} $2 RETURNING ctid",
 	{TIDOID, XIDOID, FLOAT8OID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID}};
+
+Statement make_ready_statement{
+	"UPDATE ratelimit.awaited SET ready = true WHERE " SCOPE_IS, {TEXTOID, TEXTOID}};
 
 Statement delete_scope_statement{"DELETE FROM ratelimit.scopes WHERE ctid {=} $1", {TIDOID}};
 
@@ -52,18 +62,20 @@ Statement read_expired_statement{"SELECT lease_id, amount FROM ratelimit.leases 
 								 " AND expires_at {>=} $3 AND expires_at {<=} $4 ORDER BY expires_at LIMIT $5",
 	{TEXTOID, TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID}};
 
-// The primary key's index returns the ids of an array in their order, and rows are locked in that order.
-Statement remove_expired_statement{"DELETE FROM ratelimit.leases WHERE lease_id {=} ANY ($1) AND expires_at {<=} $2"
+// The primary key's index returns the ids of an array in their order, and rows are locked in that order. The expiry is
+// compared by a function and not by its operator, so that the index on expiries, which returns another order and walks over
+// the leases of all scopes, cannot serve instead.
+Statement remove_expired_statement{"DELETE FROM ratelimit.leases WHERE lease_id {=} ANY ($1) AND pg_catalog.timestamptz_le(expires_at, $2)"
 								   " RETURNING lease_id, amount, scope_type, scope_key",
 	{UUIDARRAYOID, TIMESTAMPTZOID}};
 
 Statement remove_unlocked_statement{
 	"DELETE FROM ratelimit.leases WHERE lease_id {=} ANY (ARRAY(SELECT lease_id FROM ratelimit.leases"
-	" WHERE lease_id {=} ANY ($1) AND expires_at {<=} $2 FOR UPDATE SKIP LOCKED))"
+	" WHERE lease_id {=} ANY ($1) AND pg_catalog.timestamptz_le(expires_at, $2) FOR UPDATE SKIP LOCKED))"
 	" RETURNING lease_id, amount, scope_type, scope_key",
 	{UUIDARRAYOID, TIMESTAMPTZOID}};
 
-Statement remove_live_statement{"DELETE FROM ratelimit.leases WHERE lease_id {=} ANY ($1) AND expires_at {>} $2"
+Statement remove_live_statement{"DELETE FROM ratelimit.leases WHERE lease_id {=} ANY ($1) AND pg_catalog.timestamptz_gt(expires_at, $2)"
 								" RETURNING lease_id, amount, scope_type, scope_key",
 	{UUIDARRAYOID, TIMESTAMPTZOID}};
 
@@ -126,6 +138,73 @@ pg::ScanKeys scope_conditions(const ScopeKey &key)
 	keys.equals_text(key.scope_type);
 	keys.equals_text(key.scope_key);
 	return keys;
+}
+
+// The places of the scopes that this session wrote last, by the hash of their keys. Only a hint: what stands there is
+// looked at.
+struct ScopePlace {
+	std::uint32_t hash;
+	bool known;
+	ItemPointerData place;
+};
+constexpr std::size_t scope_places_count = 64;
+ScopePlace scope_places[scope_places_count] = {};
+
+const ScopePlace *place_of(const ScopeKey &key) noexcept
+{
+	const ScopePlace &place = scope_places[key.hash % scope_places_count];
+	return place.known && place.hash == key.hash ? &place : nullptr;
+}
+
+bool same_text(Datum a, Datum b) noexcept
+{
+	const auto *const left = reinterpret_cast<const text *>(DatumGetPointer(a));
+	const auto *const right = reinterpret_cast<const text *>(DatumGetPointer(b));
+	return VARSIZE_ANY_EXHDR(left) == VARSIZE_ANY_EXHDR(right) &&
+		   std::memcmp(VARDATA_ANY(left), VARDATA_ANY(right), VARSIZE_ANY_EXHDR(left)) == 0;
+}
+
+void fill_scope(ScopeRow &row, TupleTableSlot *slot) noexcept
+{
+	row.scope.leased = DatumGetFloat8(pg::slot_datum(slot, leased_column));
+	row.scope.lease_count = DatumGetInt64(pg::slot_datum(slot, lease_count_column));
+	row.scope.expires_from = expiry_instant(pg::slot_datum(slot, expires_from_column));
+	row.touched_at = {pg::timestamp_us(pg::slot_datum(slot, touched_at_column))};
+	row.stored.head_at = expiry_instant(pg::slot_datum(slot, head_at_column));
+	row.stored.head_priority = DatumGetInt32(pg::slot_datum(slot, head_priority_column));
+	row.stored.waiting = DatumGetInt32(pg::slot_datum(slot, waiting_column));
+	row.queue = row.stored;
+	row.ready = DatumGetBool(pg::slot_datum(slot, ready_column));
+	row.version = pg::slot_version(slot);
+	row.contended = pg::slot_is_contended(slot);
+}
+
+std::optional<ScopeRow> scope_row(pg::Reader &reader, const ScopeKey &key)
+{
+	ScopeRow row;
+	row.key = key;
+	ScopeRow *const target = &row;
+	if (const ScopePlace *const place = place_of(key)) {
+		const Datum scope_type = key.scope_type;
+		const Datum scope_key = key.scope_key;
+		if (reader.visit_place(scopes_key, place->place, [=](TupleTableSlot *slot) {
+				if (!same_text(pg::slot_datum(slot, scope_type_column), scope_type) ||
+					!same_text(pg::slot_datum(slot, scope_key_column), scope_key))
+					return false;
+				fill_scope(*target, slot);
+				return true;
+			}))
+			return row;
+	}
+	bool found = false;
+	bool *const target_found = &found;
+	pg::ScanKeys keys = scope_conditions(key);
+	reader.scan(scopes_key, keys, [=](TupleTableSlot *slot) {
+		fill_scope(*target, slot);
+		*target_found = true;
+		return false;
+	});
+	return found ? std::optional(row) : std::nullopt;
 }
 
 // The earliest expiry of a lease row of the scope that is not before `from` and after `after`.
@@ -196,50 +275,54 @@ pg::Vector<LeaseRow> lease_rows(const Rows &rows)
 } // namespace
 
 ScopeKey::ScopeKey(std::string_view type, std::string_view key)
-	: scope_type(pg::text_datum(type)), scope_key(pg::text_datum(key))
+	: scope_type(pg::text_datum(type)), scope_key(pg::text_datum(key)),
+	  hash(core::fnv1a_32(type) ^ (core::fnv1a_32(key) * 31U))
 {
+}
+
+void remember_place(const ScopeKey &key, const ItemPointerData &place) noexcept
+{
+	scope_places[key.hash % scope_places_count] = {key.hash, true, place};
 }
 
 // One snapshot for the sums and the rows under them. What has expired is added up only where the bound says that something
 // may have, and both scans begin at the bound, so they never walk over the index entries of leases long gone.
 std::optional<ScopeRow> read_scope(const ScopeKey &key, core::Instant now)
 {
-	pg::ScanKeys keys = scope_conditions(key);
-	ScopeRow row;
-	bool found = false;
-	ScopeRow *const target = &row;
-	bool *const target_found = &found;
 	pg::Reader reader;
-	reader.scan(scopes_key, keys, [=](TupleTableSlot *slot) {
-		target->scope.leased = DatumGetFloat8(pg::slot_datum(slot, leased_column));
-		target->scope.lease_count = DatumGetInt64(pg::slot_datum(slot, lease_count_column));
-		target->scope.expires_from = expiry_instant(pg::slot_datum(slot, expires_from_column));
-		target->touched_at = {pg::timestamp_us(pg::slot_datum(slot, touched_at_column))};
-		target->queue.head_at = expiry_instant(pg::slot_datum(slot, head_at_column));
-		target->queue.waiting = DatumGetInt32(pg::slot_datum(slot, waiting_column));
-		target->queue.head_priority = DatumGetInt32(pg::slot_datum(slot, head_priority_column));
-		target->version = pg::slot_version(slot);
-		target->contended = pg::slot_is_contended(slot);
-		*target_found = true;
-		return false;
-	});
-	if (found) {
-		const core::StoredScope &scope = row.scope;
-		row.usage.live = scope.leased;
+	reader.lock(leases_by_expiry);
+	std::optional<ScopeRow> row = scope_row(reader, key);
+	if (row) {
+		const core::StoredScope &scope = row->scope;
+		row->usage.live = scope.leased;
 		if (!core::lease_is_live(scope.expires_from, now)) {
 			const Expired expired = add_up_expired(reader, key, scope.expires_from, now);
-			row.usage.live = core::subtract_amount(scope.leased, expired.amount);
-			row.usage.expired_count = expired.count;
+			row->usage.live = core::subtract_amount(scope.leased, expired.amount);
+			row->usage.expired_count = expired.count;
 		}
 		if (scope.lease_count > 0)
-			row.usage.next_expiry = first_expiry(reader, key, scope.expires_from, now);
+			row->usage.next_expiry = first_expiry(reader, key, scope.expires_from, now);
 	}
 	reader.finish();
-	return found ? std::optional(row) : std::nullopt;
+	return row;
+}
+
+std::optional<ScopeRow> read_scope_sums(const ScopeKey &key)
+{
+	pg::Reader reader;
+	const std::optional<ScopeRow> row = scope_row(reader, key);
+	reader.finish();
+	return row;
 }
 
 bool lock_scope(const ScopeKey &key)
 {
+	if (const ScopePlace *const place = place_of(key)) {
+		Parameters parameters = scope_parameters(key);
+		parameters.add(PointerGetDatum(&place->place));
+		if (lock_place_statement.run(Access::write, parameters).count() > 0)
+			return true;
+	}
 	Parameters parameters = scope_parameters(key);
 	return lock_scope_statement.run(Access::write, parameters).count() > 0;
 }
@@ -249,7 +332,11 @@ bool insert_scope(const ScopeKey &key, const core::StoredScope &scope, core::Ins
 	Parameters parameters = scope_parameters(key);
 	add_scope(parameters, scope);
 	parameters.add(pg::timestamp_datum(at.us));
-	return insert_scope_statement.run(Access::write, parameters).affected() == 1;
+	const Rows rows = insert_scope_statement.run(Access::write, parameters);
+	if (rows.count() == 0)
+		return false;
+	remember_place(key, rows.place(0, 1));
+	return true;
 }
 
 bool replace_scope(const ScopeRow &found, const core::StoredScope &scope, core::Instant at)
@@ -258,7 +345,16 @@ bool replace_scope(const ScopeRow &found, const core::StoredScope &scope, core::
 	parameters.add(place_datum(found)).add(TransactionIdGetDatum(found.version.made_by));
 	add_scope(parameters, scope);
 	parameters.add(pg::timestamp_datum(std::max(found.touched_at, at).us)); // a stored time is never moved back
-	return replace_scope_statement.run(Access::write, parameters).affected() == 1;
+	Rows rows = replace_scope_statement.run(Access::write, parameters);
+	if (rows.count() == 0)
+		return false;
+	remember_place(found.key, rows.place(0, 1));
+	rows.release();
+	if (!found.ready && found.stored.waiting > 0) {
+		Parameters key = scope_parameters(found.key);
+		(void)make_ready_statement.run(Access::write, key);
+	}
+	return true;
 }
 
 void write_scope(const ScopeRow &locked, const core::StoredScope &scope, core::Instant at)

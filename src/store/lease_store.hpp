@@ -5,6 +5,7 @@
 // lease rows. Whoever locks several lease rows does so in the order of their ids.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
@@ -19,23 +20,30 @@ namespace ratelimit::store {
 
 // The scope as parameters, made once per call.
 struct ScopeKey {
+	ScopeKey() noexcept = default;
 	ScopeKey(std::string_view scope_type, std::string_view scope_key);
 
-	Datum scope_type;
-	Datum scope_key;
+	Datum scope_type = Datum(0);
+	Datum scope_key = Datum(0);
+	std::uint32_t hash = 0;
 };
 
 // A scope, and its lease rows as of the instant asked for, read under one snapshot.
 struct ScopeRow {
 	core::StoredScope scope;
 	core::ScopeUsage usage;
-	core::StoredQueue queue; // changed by store/queue_store only
+	core::StoredQueue queue;  // as the call changes it; written by store/queue_store only
+	core::StoredQueue stored; // as found
+	bool ready = true;        // the dispatcher has to look at the scope
+	ScopeKey key;
 	core::Instant touched_at;
 	pg::RowVersion version;
 	bool contended; // another transaction is changing or locking the row
 };
 
 [[nodiscard]] std::optional<ScopeRow> read_scope(const ScopeKey &key, core::Instant now);
+// Without what its lease rows say: its usage is left empty, and it costs the same however many there are.
+[[nodiscard]] std::optional<ScopeRow> read_scope_sums(const ScopeKey &key);
 // Locks the row, waiting for others; false when there is none. Until the transaction ends nobody else changes it, nor any
 // lease row of the scope but for renewals.
 [[nodiscard]] bool lock_scope(const ScopeKey &key);
@@ -47,6 +55,10 @@ struct ScopeRow {
 void write_scope(const ScopeRow &locked, const core::StoredScope &scope, core::Instant at);
 // Takes back a row that this call has inserted.
 void delete_scope(const ScopeRow &locked);
+
+// Where this session has last written the row of a scope. A transaction that writes one row many times leaves as many
+// versions behind, which the index leads to one after the other; the place leads to the newest at once.
+void remember_place(const ScopeKey &key, const ItemPointerData &place) noexcept;
 
 // The earliest expiry of a lease row of the scope that is not before `from`; `latest` when there is none.
 [[nodiscard]] core::Instant expiry_from(const ScopeKey &key, core::Instant from);

@@ -49,10 +49,11 @@ struct ReadyScope {
 	core::Turn begins; // no task of it comes before this; without an id
 };
 
-// Those that have changed since the dispatcher looked, in the order of where they begin, after one of them.
-[[nodiscard]] pg::Vector<ReadyScope> read_ready(const std::optional<ReadyScope> &after, std::int64_t count);
+// Those that have changed since the dispatcher looked, in the order of where they begin, a batch after one of them.
+inline constexpr std::size_t ready_batch = 16;
+[[nodiscard]] pg::Vector<ReadyScope> read_ready(const std::optional<ReadyScope> &after);
 // Those that have not changed, but whose time has come.
-[[nodiscard]] pg::Vector<ReadyScope> read_due(core::Instant now, std::int64_t count);
+[[nodiscard]] pg::Vector<ReadyScope> read_due(core::Instant now, std::size_t count);
 
 // The dispatcher found that nothing in the scope can go before `look_at` unless something changes. Does nothing when
 // somebody has changed the row since it was read, or holds it.

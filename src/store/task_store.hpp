@@ -67,7 +67,7 @@ void keep_waiter(std::string_view task_id, std::string_view waiter_id, core::Ins
 	core::TaskMode mode, const core::Turn &after, core::Instant now, std::int64_t count);
 
 // Waiting tasks whose time aside is over and that nobody has looked at since.
-[[nodiscard]] pg::Vector<TaskRow> read_returned(core::Instant now, std::int64_t count);
+[[nodiscard]] pg::Vector<std::string_view> read_returned(core::Instant now, std::size_t count);
 // Forgets that the task was aside, unless somebody holds the row.
 void clear_put_aside(std::string_view task_id, core::Instant now);
 

@@ -6,6 +6,23 @@ CREATE EXTENSION IF NOT EXISTS ratelimit;
 
 CREATE TEMP TABLE expected (tab text, col text, type text, nullable bool, fallback text);
 INSERT INTO expected VALUES
+	('buckets', 'capacity', 'double precision', false, NULL),
+	('buckets', 'base_rps', 'double precision', false, NULL),
+	('buckets', 'min_rps', 'double precision', false, NULL),
+	('buckets', 'max_rps', 'double precision', false, NULL),
+	('buckets', 'tokens', 'double precision', false, NULL),
+	('buckets', 'refill_rps', 'double precision', false, NULL),
+	('buckets', 'refilled_at_ms', 'bigint', false, NULL),
+	('buckets', 'next_dispatch_at_ms', 'bigint', false, NULL),
+	('buckets', 'cool_until_ms', 'bigint', false, NULL),
+	('buckets', 'claimed_retry_at_ms', 'bigint', false, NULL),
+	('buckets', 'last_ramp_at_ms', 'bigint', false, NULL),
+	('buckets', 'penalized_at_ms', 'bigint', false, NULL),
+	('buckets', 'ceiling_configured', 'boolean', false, NULL),
+	('buckets', 'backpressure_seen', 'boolean', false, NULL),
+	('buckets', 'retired', 'boolean', false, NULL),
+	('buckets', 'bucket_id', 'text', false, NULL),
+	('buckets', 'rule_id', 'text', false, NULL),
 	('counters', 'window_start', 'timestamp with time zone', false, NULL),
 	('counters', 'used', 'double precision', false, NULL),
 	('counters', 'reserved', 'double precision', false, NULL),
@@ -46,10 +63,15 @@ INSERT INTO expected VALUES
 	('scopes', 'touched_at', 'timestamp with time zone', false, NULL),
 	('scopes', 'scope_type', 'text', false, NULL),
 	('scopes', 'scope_key', 'text', false, NULL),
+	('awaited', 'head_at', 'timestamp with time zone', false, NULL),
+	('awaited', 'look_at', 'timestamp with time zone', false, NULL),
+	('awaited', 'head_priority', 'integer', false, NULL),
+	('awaited', 'ready', 'boolean', false, NULL),
+	('awaited', 'scope_type', 'text', false, NULL),
+	('awaited', 'scope_key', 'text', false, NULL),
 	('scopes', 'head_at', 'timestamp with time zone', false, '''infinity''::timestamp with time zone'),
-	('scopes', 'look_at', 'timestamp with time zone', false, '''-infinity''::timestamp with time zone'),
-	('scopes', 'waiting', 'integer', false, '0'),
 	('scopes', 'head_priority', 'integer', false, '2147483647'),
+	('scopes', 'waiting', 'integer', false, '0'),
 	('scopes', 'ready', 'boolean', false, 'true'),
 	('tasks', 'enqueued_at', 'timestamp with time zone', false, NULL),
 	('tasks', 'wait_deadline_at', 'timestamp with time zone', true, NULL),
@@ -89,7 +111,11 @@ INSERT INTO expected VALUES
 	('leases', 'scope_type', 'text', false, NULL),
 	('leases', 'scope_key', 'text', false, NULL),
 	('leases', 'task_id', 'text', true, NULL),
-	('leases', 'attempt_id', 'text', true, NULL);
+	('leases', 'attempt_id', 'text', true, NULL),
+	('workers', 'heartbeat_at', 'timestamp with time zone', false, NULL),
+	('workers', 'capacity', 'integer', false, NULL),
+	('workers', 'stopped', 'boolean', false, NULL),
+	('workers', 'worker_id', 'text', false, NULL);
 
 CREATE TEMP VIEW found AS
 SELECT c.oid, c.relname::text AS tab, a.attname::text AS col, format_type(a.atttypid, a.atttypmod) AS type, NOT a.attnotnull AS nullable,
@@ -98,14 +124,20 @@ FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND N
 LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
 WHERE c.relnamespace = 'ratelimit'::regnamespace AND c.relkind = 'r';
 
-SELECT plan(26);
+SELECT plan(35);
 
-SELECT tables_are('ratelimit', ARRAY['counters', 'reservations', 'requests', 'scopes', 'leases', 'tasks', 'waiting'], 'tables');
+SELECT tables_are('ratelimit', ARRAY['buckets', 'counters', 'reservations', 'requests', 'scopes', 'leases', 'tasks', 'waiting', 'awaited', 'workers'], 'tables');
 SELECT bag_eq('SELECT tab, col, type FROM found', 'SELECT tab, col, type FROM expected', 'columns and their types');
 SELECT bag_eq('SELECT tab, col, nullable FROM found', 'SELECT tab, col, nullable FROM expected', 'columns that may be NULL');
 SELECT bag_eq('SELECT tab, col, fallback FROM found', 'SELECT tab, col, fallback FROM expected', 'defaults');
 SELECT is_empty($$SELECT tab, col FROM found WHERE type LIKE 'text%' AND attcollation <> '"C"'::regcollation$$, 'text is compared by its bytes');
 
+SELECT col_is_pk('ratelimit', 'buckets', ARRAY['bucket_id', 'rule_id'], 'a rule of a bucket is identified by its key');
+SELECT indexes_are('ratelimit', 'buckets', ARRAY['buckets_pkey'], 'no index on what changes in place');
+SELECT is((SELECT string_agg(attname || ' ' || attlen, ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = 'ratelimit.buckets'::regclass AND attnum > 0),
+	'capacity 8, base_rps 8, min_rps 8, max_rps 8, tokens 8, refill_rps 8, refilled_at_ms 8, next_dispatch_at_ms 8, cool_until_ms 8, '
+	'claimed_retry_at_ms 8, last_ramp_at_ms 8, penalized_at_ms 8, ceiling_configured 1, backpressure_seen 1, retired 1, bucket_id -1, rule_id -1',
+	'the columns that the library overwrites, in their order');
 SELECT col_is_pk('ratelimit', 'counters', ARRAY['scope_type', 'scope_key', 'metric', 'window_seconds'], 'a counter is identified by its key');
 SELECT col_is_pk('ratelimit', 'reservations', 'reservation_id', 'a reservation is identified by its id');
 SELECT col_is_pk('ratelimit', 'requests', 'request_id', 'a request_id is unique in the database');
@@ -114,7 +146,11 @@ SELECT col_is_pk('ratelimit', 'leases', 'lease_id', 'a lease is identified by it
 SELECT indexes_are('ratelimit', 'counters', ARRAY['counters_pkey'], 'no index on what changes, so that updates of counters stay HOT');
 SELECT indexes_are('ratelimit', 'reservations', ARRAY['reservations_pkey', 'reservations_due', 'reservations_task'], 'indexes of reservations');
 SELECT indexes_are('ratelimit', 'requests', ARRAY['requests_pkey', 'requests_created'], 'indexes of requests');
-SELECT indexes_are('ratelimit', 'scopes', ARRAY['scopes_pkey', 'scopes_ready', 'scopes_look'], 'no index on what leases change, so that such updates of scopes stay HOT');
+SELECT indexes_are('ratelimit', 'scopes', ARRAY['scopes_pkey'], 'no index on what changes, so that updates of scopes stay HOT');
+SELECT col_is_pk('ratelimit', 'awaited', ARRAY['scope_type', 'scope_key'], 'an awaited scope is identified by its key');
+SELECT indexes_are('ratelimit', 'awaited', ARRAY['awaited_pkey', 'awaited_ready', 'awaited_look'], 'indexes of awaited scopes');
+SELECT col_is_pk('ratelimit', 'workers', 'worker_id', 'a worker is identified by its id');
+SELECT indexes_are('ratelimit', 'workers', ARRAY['workers_pkey'], 'no index on what changes, so that heartbeats stay HOT');
 SELECT col_is_pk('ratelimit', 'tasks', 'task_id', 'a task is identified by its id');
 SELECT col_is_pk('ratelimit', 'waiting', ARRAY['scope_type', 'scope_key', 'kind', 'priority', 'enqueued_at', 'task_id'], 'the waiting stand in the order of their scope');
 SELECT indexes_are('ratelimit', 'tasks', ARRAY['tasks_pkey', 'tasks_waiting', 'tasks_deadline', 'tasks_aside', 'tasks_finished'], 'indexes of tasks: none on the waiter''s lease');
@@ -123,11 +159,11 @@ SELECT indexes_are('ratelimit', 'leases', ARRAY['leases_pkey', 'leases_scope', '
 SELECT index_is_type('ratelimit', 'leases', 'leases_scope', 'btree', 'expired leases are found by scope and time');
 SELECT bag_eq($$SELECT i.indexrelid::regclass::text, pg_get_expr(i.indpred, i.indrelid) FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
 	WHERE c.relnamespace = 'ratelimit'::regnamespace AND i.indpred IS NOT NULL$$, $$VALUES
-	('ratelimit.scopes_ready', '((waiting > 0) AND ready)'), ('ratelimit.scopes_look', '((waiting > 0) AND (NOT ready))'), ('ratelimit.tasks_waiting', '(status = ''waiting''::text)'), ('ratelimit.tasks_deadline', '(status = ''waiting''::text)'), ('ratelimit.tasks_aside', '((status = ''waiting''::text) AND (put_aside_until IS NOT NULL))'), ('ratelimit.tasks_finished', '(finished_at IS NOT NULL)'),
+	('ratelimit.awaited_ready', 'ready'), ('ratelimit.awaited_look', '(NOT ready)'), ('ratelimit.tasks_waiting', '(status = ''waiting''::text)'), ('ratelimit.tasks_deadline', '(status = ''waiting''::text)'), ('ratelimit.tasks_aside', '((status = ''waiting''::text) AND (put_aside_until IS NOT NULL))'), ('ratelimit.tasks_finished', '(finished_at IS NOT NULL)'),
 	('ratelimit.reservations_task', '(task_id IS NOT NULL)'), ('ratelimit.leases_task', '(task_id IS NOT NULL)')$$, 'partial indexes');
 SELECT bag_eq($$SELECT i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid, n, true) FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid,
 	generate_series(1, i.indnkeyatts) n WHERE c.relnamespace = 'ratelimit'::regnamespace AND NOT i.indisprimary$$, $$VALUES
-	('ratelimit.scopes_ready', 'head_priority'), ('ratelimit.scopes_ready', 'head_at'), ('ratelimit.scopes_ready', 'scope_type'), ('ratelimit.scopes_ready', 'scope_key'), ('ratelimit.scopes_look', 'look_at'), ('ratelimit.tasks_waiting', 'mode'), ('ratelimit.tasks_waiting', 'priority'), ('ratelimit.tasks_waiting', 'enqueued_at'), ('ratelimit.tasks_waiting', 'task_id'), ('ratelimit.tasks_deadline', 'wait_deadline_at'), ('ratelimit.tasks_aside', 'put_aside_until'), ('ratelimit.tasks_finished', 'finished_at'),
+	('ratelimit.awaited_ready', 'head_priority'), ('ratelimit.awaited_ready', 'head_at'), ('ratelimit.awaited_ready', 'scope_type'), ('ratelimit.awaited_ready', 'scope_key'), ('ratelimit.awaited_look', 'look_at'), ('ratelimit.tasks_waiting', 'mode'), ('ratelimit.tasks_waiting', 'priority'), ('ratelimit.tasks_waiting', 'enqueued_at'), ('ratelimit.tasks_waiting', 'task_id'), ('ratelimit.tasks_deadline', 'wait_deadline_at'), ('ratelimit.tasks_aside', 'put_aside_until'), ('ratelimit.tasks_finished', 'finished_at'),
 	('ratelimit.reservations_due', 'status'), ('ratelimit.reservations_due', 'due_at'), ('ratelimit.reservations_task', 'task_id'),
 	('ratelimit.requests_created', 'created_at'), ('ratelimit.leases_scope', 'scope_type'), ('ratelimit.leases_scope', 'scope_key'),
 	('ratelimit.leases_scope', 'expires_at'), ('ratelimit.leases_task', 'task_id')$$, 'columns of the other indexes');
@@ -135,7 +171,9 @@ SELECT bag_eq($$SELECT i.indexrelid::regclass::text, pg_get_indexdef(i.indexreli
 SELECT is_empty($$SELECT relname FROM pg_class WHERE relnamespace = 'ratelimit'::regnamespace AND relpersistence <> 'p'$$, 'everything survives a crash');
 SELECT set_has($$SELECT relname::text FROM pg_class WHERE relnamespace = 'ratelimit'::regnamespace AND 'fillfactor=50' = ANY (reloptions)$$,
 	$$VALUES ('counters'), ('scopes')$$, 'rows that are updated in place have room beside them');
-SELECT is_empty($$SELECT t.tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid WHERE c.relnamespace = 'ratelimit'::regnamespace$$, 'no triggers, so no foreign keys');
+SELECT is_empty($$SELECT t.tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid WHERE c.relnamespace = 'ratelimit'::regnamespace AND c.relname <> 'buckets'$$, 'no triggers, so no foreign keys');
+SELECT bag_eq($$SELECT tgname::text, tgenabled::text FROM pg_trigger WHERE tgrelid = 'ratelimit.buckets'::regclass$$,
+	$$VALUES ('buckets_refuse_statement', 'A'), ('buckets_refuse_row', 'A')$$, 'buckets refuse to be rewritten, always');
 SELECT is_empty($$SELECT relname FROM pg_class WHERE relnamespace = 'ratelimit'::regnamespace AND (relrowsecurity OR relhasrules AND relkind = 'r')$$, 'no row security and no rules');
 
 SELECT * FROM finish();

@@ -56,7 +56,7 @@ SKIP: {
 	append_to_file($script, "CALL rl_admit_wait('many' || :client_id, '$many');\n");
 	my $output = '';
 	my $bench = IPC::Run::start(
-		[ 'pgbench', '-n', '-c', $sleepers, '-t', 1, '-M', 'simple', '-f', $script, $node->connstr('postgres') ],
+		[ 'pgbench', '-n', '-c', $sleepers, '-t', 1, '-M', 'prepared', '-f', $script, $node->connstr('postgres') ],
 		'<', \undef, '>', \$output, '2>', \$output);
 	ok($node->poll_query_until('postgres', "SELECT count(*) = $sleepers FROM pg_stat_activity WHERE wait_event_type = 'Extension'"),
 		"$sleepers sessions sleep");
