@@ -32,7 +32,7 @@ INSERT INTO expected VALUES
 	('rl_defer', 'task_id text, error_code text DEFAULT NULL::text, retry_after_ms bigint DEFAULT NULL::bigint', 'timestamp with time zone', 'v', 'u', false),
 	('rl_renew_waiters', 'task_ids text[], waiter_ids text[]', 'integer', 'v', 'u', false),
 	('rl_cancel', 'task_id text, reason text DEFAULT ''cancelled''::text, outcome text DEFAULT ''cancelled''::text', 'boolean', 'v', 'u', false),
-	('rl_admit_wait', 'task_id text, scopes jsonb, max_wait interval DEFAULT NULL::interval, priority integer DEFAULT 0, INOUT result ratelimit.admission DEFAULT NULL::ratelimit.admission',
+	('rl_admit_wait', 'IN task_id text, IN scopes jsonb, IN max_wait interval DEFAULT NULL::interval, IN priority integer DEFAULT 0, INOUT result ratelimit.admission DEFAULT NULL::ratelimit.admission',
 		NULL, 'v', 'u', false),
 	('rl_route', 'candidates jsonb, pinned text DEFAULT NULL::text, OUT ordinal integer, OUT candidate text, OUT chosen boolean, OUT reason text, OUT retry_after_ms bigint',
 		'SETOF record', 'v', 'u', false),
