@@ -239,6 +239,34 @@ CREATE FUNCTION @extschema@.rl_version()
 RETURNS text LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'rl_version';
 COMMENT ON FUNCTION @extschema@.rl_version() IS 'version of the loaded library';
 
+-- The background worker ----------------------------------------------------------------------------------------------
+
+CREATE FUNCTION ratelimit.worker_rows(OUT database oid, OUT state text, OUT launcher_pid int4, OUT worker_pid int4, OUT rounds int8,
+	OUT last_round_at timestamptz, OUT last_round_ms float8, OUT last_rows int8, OUT total_rows int8, OUT failures int4,
+	OUT last_error_at timestamptz, OUT last_sqlstate text, OUT last_error text)
+RETURNS SETOF record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_worker_rows';
+COMMENT ON FUNCTION ratelimit.worker_rows() IS 'what the view ratelimit.worker_status shows';
+
+CREATE FUNCTION ratelimit.extension_created()
+RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_extension_created';
+COMMENT ON FUNCTION ratelimit.extension_created() IS 'tells the background worker, once committed, that this database has the extension';
+
+CREATE VIEW ratelimit.worker_status AS
+SELECT d.datname AS database, w.state, w.launcher_pid, w.worker_pid, w.rounds, w.last_round_at, w.last_round_ms, w.last_rows,
+	w.total_rows, w.failures, w.last_error_at, w.last_sqlstate, w.last_error
+FROM ratelimit.worker_rows() w JOIN pg_catalog.pg_database d ON d.oid OPERATOR(pg_catalog.=) w.database;
+COMMENT ON VIEW ratelimit.worker_status IS
+	'the background worker: one row for each database that it looks after, and one for this database in any case';
+COMMENT ON COLUMN ratelimit.worker_status.state IS
+	'working, idle, failing, not seen yet; or why there is no worker: not preloaded, standby, no launcher';
+COMMENT ON COLUMN ratelimit.worker_status.rounds IS 'rounds that came to an end, well or not, since the server started';
+COMMENT ON COLUMN ratelimit.worker_status.last_rows IS 'rows that the last round changed or deleted';
+COMMENT ON COLUMN ratelimit.worker_status.failures IS 'rounds that failed in a row; the pause between them grows to a minute';
+COMMENT ON COLUMN ratelimit.worker_status.last_error IS 'the last error, also when the rounds since went well';
+
+SELECT ratelimit.extension_created();
+
+REVOKE ALL ON FUNCTION ratelimit.worker_rows(), ratelimit.extension_created() FROM PUBLIC;
 REVOKE ALL ON FUNCTION
 	@extschema@.rl_check(text, text, text, float8, float8, int4),
 	@extschema@.rl_check(jsonb),

@@ -1,5 +1,7 @@
 #include "pg/clock.hpp"
 
+#include <chrono>
+
 #include "pg/settings.hpp"
 
 namespace ratelimit::pg {
@@ -10,6 +12,12 @@ std::int64_t decision_clock_us() noexcept
 {
 	const std::optional<TimestampTz> replaced = settings::test_clock();
 	return replaced ? *replaced + server_epoch_us : real_clock_us();
+}
+
+std::int64_t monotonic_clock_ms() noexcept
+{
+	using namespace std::chrono;
+	return duration_cast<milliseconds>(steady_clock::now().time_since_epoch()).count();
 }
 
 } // namespace ratelimit::pg

@@ -17,4 +17,7 @@ inline constexpr std::int64_t server_epoch_us =
 // The real clock, for identifiers.
 [[nodiscard]] std::int64_t real_clock_us() noexcept;
 
+// Milliseconds of a clock that never goes back, from some instant; for intervals within a process.
+[[nodiscard]] std::int64_t monotonic_clock_ms() noexcept;
+
 } // namespace ratelimit::pg

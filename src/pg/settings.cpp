@@ -9,6 +9,12 @@ namespace {
 // Owned by the server; the initial values equal the boot values below.
 char *clock_text = nullptr;
 int retention = 3600;
+int idle_retention = 86'400;
+int reservation_grace = 3600;
+int reap_interval = 5;
+int recover_interval = 15;
+
+constexpr int interval_seconds_max = 86'400;
 
 // What the check hook of `ratelimit.clock` hands to the assign hook.
 const TimestampTz *clock_value = nullptr;
@@ -88,6 +94,20 @@ void define_settings()
 		"Zero deletes a reservation in the moment in which it is settled or released.", &retention, 3600, 0, INT_MAX / 1000,
 		PGC_SUSET, GUC_UNIT_S, nullptr, nullptr, nullptr);
 
+	DefineCustomIntVariable("ratelimit.idle_retention", "Keeps what nobody has touched for this long.",
+		"Counters whose window is over and scopes that hold nothing; they start anew when they are used again.",
+		&idle_retention, 86'400, 0, INT_MAX / 1000, PGC_SUSET, GUC_UNIT_S, nullptr, nullptr, nullptr);
+	DefineCustomIntVariable("ratelimit.reservation_grace",
+		"Releases reservations that nobody has settled so long after their window was over.",
+		"The reaper does it, with the reason \"expired\".", &reservation_grace, 3600, 0, INT_MAX / 1000, PGC_SUSET,
+		GUC_UNIT_S, nullptr, nullptr, nullptr);
+	DefineCustomIntVariable("ratelimit.reap_interval", "How often the background worker removes what is over.",
+		"Zero switches it off; rl_reap() does the same on demand.", &reap_interval, 5, 0, interval_seconds_max,
+		PGC_SIGHUP, GUC_UNIT_S, nullptr, nullptr, nullptr);
+	DefineCustomIntVariable("ratelimit.recover_interval", "How often the background worker recovers what was lost.",
+		"Zero switches it off; rl_recover() does the same on demand.", &recover_interval, 15, 0, interval_seconds_max,
+		PGC_SIGHUP, GUC_UNIT_S, nullptr, nullptr, nullptr);
+
 #if PG_VERSION_NUM >= 150000
 	MarkGUCPrefixReserved("ratelimit");
 #else
@@ -101,5 +121,13 @@ std::optional<TimestampTz> test_clock() noexcept
 }
 
 int retention_seconds() noexcept { return retention; }
+
+int idle_retention_seconds() noexcept { return idle_retention; }
+
+int reservation_grace_seconds() noexcept { return reservation_grace; }
+
+int reap_interval_seconds() noexcept { return reap_interval; }
+
+int recover_interval_seconds() noexcept { return recover_interval; }
 
 } // namespace ratelimit::pg::settings

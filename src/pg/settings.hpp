@@ -15,4 +15,14 @@ void define_settings();
 // `ratelimit.retention`: how long finished rows are kept, in seconds. 0 = not at all.
 [[nodiscard]] int retention_seconds() noexcept;
 
+// `ratelimit.idle_retention`: how long what nobody touches is kept, in seconds.
+[[nodiscard]] int idle_retention_seconds() noexcept;
+
+// `ratelimit.reservation_grace`: how long a reservation may still be settled after its window, in seconds.
+[[nodiscard]] int reservation_grace_seconds() noexcept;
+
+// `ratelimit.reap_interval` and `ratelimit.recover_interval`: the background worker's, in seconds. 0 = off.
+[[nodiscard]] int reap_interval_seconds() noexcept;
+[[nodiscard]] int recover_interval_seconds() noexcept;
+
 } // namespace ratelimit::pg::settings
