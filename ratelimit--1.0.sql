@@ -125,6 +125,47 @@ COMMENT ON COLUMN ratelimit.leases.ttl_seconds IS 'what a renewal adds to the pr
 CREATE INDEX leases_scope ON ratelimit.leases (scope_type, scope_key, expires_at);
 CREATE INDEX leases_task ON ratelimit.leases (task_id) WHERE task_id IS NOT NULL;
 
+-- The columns before bucket_id are fixed in number, order and type, and never NULL: the library overwrites them in place
+-- (src/pg/inplace.hpp). No index may hold one of them. An UPDATE would leave what is spent meanwhile in the dead version,
+-- so it is refused, for the owner and for replication too.
+CREATE TABLE ratelimit.buckets (
+	capacity float8 NOT NULL,
+	base_rps float8 NOT NULL,
+	min_rps float8 NOT NULL,
+	max_rps float8 NOT NULL,
+	tokens float8 NOT NULL,
+	refill_rps float8 NOT NULL,
+	refilled_at_ms int8 NOT NULL,
+	next_dispatch_at_ms int8 NOT NULL,
+	cool_until_ms int8 NOT NULL,
+	claimed_retry_at_ms int8 NOT NULL,
+	last_ramp_at_ms int8 NOT NULL,
+	penalized_at_ms int8 NOT NULL,
+	ceiling_configured bool NOT NULL,
+	backpressure_seen bool NOT NULL,
+	retired bool NOT NULL,
+	bucket_id text COLLATE "C" NOT NULL,
+	rule_id text COLLATE "C" NOT NULL,
+	CONSTRAINT buckets_pkey PRIMARY KEY (bucket_id, rule_id)
+) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+COMMENT ON TABLE ratelimit.buckets IS 'adaptive token buckets, one row per rule; spent in place: at once, and not undone by ROLLBACK';
+COMMENT ON COLUMN ratelimit.buckets.capacity IS 'tokens that the bucket can hold';
+COMMENT ON COLUMN ratelimit.buckets.base_rps IS 'configured rate, tokens per second';
+COMMENT ON COLUMN ratelimit.buckets.min_rps IS 'the rate never falls below this';
+COMMENT ON COLUMN ratelimit.buckets.max_rps IS 'the rate never climbs above this';
+COMMENT ON COLUMN ratelimit.buckets.tokens IS 'tokens as of refilled_at_ms';
+COMMENT ON COLUMN ratelimit.buckets.refill_rps IS 'rate learned so far, tokens per second';
+COMMENT ON COLUMN ratelimit.buckets.refilled_at_ms IS 'when tokens were last counted; this and the other instants in milliseconds since 1970, 0 = never';
+COMMENT ON COLUMN ratelimit.buckets.next_dispatch_at_ms IS 'no permit is scheduled before this';
+COMMENT ON COLUMN ratelimit.buckets.cool_until_ms IS 'nothing is granted before this';
+COMMENT ON COLUMN ratelimit.buckets.claimed_retry_at_ms IS 'when the last refusal said to ask again';
+COMMENT ON COLUMN ratelimit.buckets.last_ramp_at_ms IS 'when the rate last climbed';
+COMMENT ON COLUMN ratelimit.buckets.penalized_at_ms IS 'when the bucket was last penalized';
+COMMENT ON COLUMN ratelimit.buckets.ceiling_configured IS 'whether some call has configured max_rps';
+COMMENT ON COLUMN ratelimit.buckets.backpressure_seen IS 'whether the bucket was ever penalized';
+COMMENT ON COLUMN ratelimit.buckets.retired IS 'whether the reaper is about to delete the row';
+
+SELECT pg_catalog.pg_extension_config_dump('ratelimit.buckets', '');
 SELECT pg_catalog.pg_extension_config_dump('ratelimit.counters', '');
 SELECT pg_catalog.pg_extension_config_dump('ratelimit.scopes', '');
 SELECT pg_catalog.pg_extension_config_dump('ratelimit.leases', '');
@@ -163,6 +204,26 @@ COMMENT ON COLUMN ratelimit.decision.used IS 'amount spent in the window, or hel
 COMMENT ON COLUMN ratelimit.decision.reserved IS 'amount promised in the window and not yet settled, before this call';
 COMMENT ON COLUMN ratelimit.decision.remaining IS 'what is left of the limit: after the call when it was granted, else as found';
 COMMENT ON COLUMN ratelimit.decision.reset_at IS 'end of the window, or the earliest expiry of a live lease';
+
+CREATE TYPE ratelimit.bucket_grant AS (
+	granted int4,
+	wait_ms int8,
+	server_now_ms int8,
+	lease_ids uuid[],
+	scheduled_at_ms int8[],
+	effective_rps float8,
+	cool_until_ms int8,
+	claimed_retry_at_ms int8
+);
+COMMENT ON TYPE ratelimit.bucket_grant IS 'the permits that a call of rl_acquire_bucket was granted';
+COMMENT ON COLUMN ratelimit.bucket_grant.granted IS 'number of permits';
+COMMENT ON COLUMN ratelimit.bucket_grant.wait_ms IS 'when to ask again if none was granted, in milliseconds from server_now_ms; else 0';
+COMMENT ON COLUMN ratelimit.bucket_grant.server_now_ms IS 'the clock of the decision, in milliseconds since 1970';
+COMMENT ON COLUMN ratelimit.bucket_grant.lease_ids IS 'one lease per permit where a rule has max_concurrency, to be renewed and released; else empty';
+COMMENT ON COLUMN ratelimit.bucket_grant.scheduled_at_ms IS 'when each permit may be used';
+COMMENT ON COLUMN ratelimit.bucket_grant.effective_rps IS 'rate of the slowest rule, permits per second; NULL without rules';
+COMMENT ON COLUMN ratelimit.bucket_grant.cool_until_ms IS 'nothing is granted before this; 0 when there was no refusal';
+COMMENT ON COLUMN ratelimit.bucket_grant.claimed_retry_at_ms IS 'when the last refusal said to ask again; 0 when there was none';
 
 -- Functions: counters ------------------------------------------------------------------------------------------------
 
@@ -225,6 +286,53 @@ RETURNS SETOF record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', '
 COMMENT ON FUNCTION @extschema@.rl_renew(uuid[], int4) IS
 	'extends live leases; one row per id, in the order asked, renewed false for one that is lost';
 
+-- Functions: buckets -------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION @extschema@.rl_acquire_bucket(bucket_id text, rules jsonb, requested int4 DEFAULT 1,
+	observed_successes int4 DEFAULT 0)
+RETURNS ratelimit.bucket_grant LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_acquire_bucket';
+COMMENT ON FUNCTION @extschema@.rl_acquire_bucket(text, jsonb, int4, int4) IS
+	'takes permits from an adaptive token bucket, or says when to ask again; spent at once, not undone by ROLLBACK';
+
+CREATE FUNCTION @extschema@.rl_penalize(bucket_id text, cooldown_ms int8)
+RETURNS int4 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_penalize';
+COMMENT ON FUNCTION @extschema@.rl_penalize(text, int8) IS
+	'tells a bucket that a request was refused: its rate is halved and it cools down; returns the number of rules changed';
+
+CREATE FUNCTION ratelimit.reap_buckets(batch int4 DEFAULT 500, retention_ms int8 DEFAULT 86400000)
+RETURNS int4 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_reap_buckets';
+COMMENT ON FUNCTION ratelimit.reap_buckets(int4, int8) IS
+	'deletes rules of buckets that are full and were not used for a time; returns how many';
+
+CREATE FUNCTION ratelimit.bucket_rows(OUT bucket_id text, OUT rule_id text, OUT tokens float8, OUT capacity float8,
+	OUT refill_rps float8, OUT base_rps float8, OUT min_rps float8, OUT max_rps float8, OUT ceiling_configured bool,
+	OUT backpressure_seen bool, OUT refilled_at timestamptz, OUT next_dispatch_at timestamptz, OUT cool_until timestamptz,
+	OUT claimed_retry_at timestamptz, OUT last_ramp_at timestamptz)
+RETURNS SETOF record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_bucket_rows';
+COMMENT ON FUNCTION ratelimit.bucket_rows() IS
+	'the rows of ratelimit.buckets with their tokens as of now, each copied whole';
+
+CREATE FUNCTION ratelimit.refuse_rewrite()
+RETURNS trigger LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_refuse_rewrite';
+COMMENT ON FUNCTION ratelimit.refuse_rewrite() IS 'refuses UPDATE and TRUNCATE of ratelimit.buckets';
+
+-- One for statements, one for rows: replication applies changes row by row and fires no triggers of statements.
+CREATE TRIGGER buckets_refuse_statement BEFORE UPDATE OR TRUNCATE ON ratelimit.buckets
+	FOR EACH STATEMENT EXECUTE FUNCTION ratelimit.refuse_rewrite();
+CREATE TRIGGER buckets_refuse_row BEFORE UPDATE ON ratelimit.buckets
+	FOR EACH ROW EXECUTE FUNCTION ratelimit.refuse_rewrite();
+ALTER TABLE ratelimit.buckets ENABLE ALWAYS TRIGGER buckets_refuse_statement;
+ALTER TABLE ratelimit.buckets ENABLE ALWAYS TRIGGER buckets_refuse_row;
+
+CREATE VIEW ratelimit.bucket_state AS
+	SELECT bucket_id, rule_id, tokens, capacity, refill_rps, base_rps, min_rps, max_rps, ceiling_configured,
+		backpressure_seen, refilled_at, next_dispatch_at, cool_until, claimed_retry_at, last_ramp_at
+	FROM ratelimit.bucket_rows();
+COMMENT ON VIEW ratelimit.bucket_state IS 'every rule of every bucket, with its tokens as of now';
+COMMENT ON COLUMN ratelimit.bucket_state.tokens IS 'permits that could be granted now, not looking at the cooldown';
+COMMENT ON COLUMN ratelimit.bucket_state.refill_rps IS 'rate learned so far, permits per second';
+COMMENT ON COLUMN ratelimit.bucket_state.cool_until IS 'nothing is granted before this; NULL when the bucket was never penalized';
+
 -- Functions: identity ------------------------------------------------------------------------------------------------
 
 CREATE FUNCTION @extschema@.rl_shard(scope_type text, scope_key text)
@@ -277,5 +385,10 @@ REVOKE ALL ON FUNCTION
 	@extschema@.rl_commit(uuid[], jsonb),
 	@extschema@.rl_release(uuid[], uuid[], text),
 	@extschema@.rl_attach(text, uuid[], uuid[]),
-	@extschema@.rl_renew(uuid[], int4)
+	@extschema@.rl_renew(uuid[], int4),
+	@extschema@.rl_acquire_bucket(text, jsonb, int4, int4),
+	@extschema@.rl_penalize(text, int8),
+	ratelimit.reap_buckets(int4, int8),
+	ratelimit.bucket_rows(),
+	ratelimit.refuse_rewrite()
 FROM PUBLIC;

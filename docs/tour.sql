@@ -71,3 +71,35 @@ SELECT allowed, reason, used, retry_after_ms FROM rl_reserve('user', 'ada', 'con
 \echo
 SELECT leases AS released FROM rl_release(lease_ids => ARRAY[:'first_lease']::uuid[]);
 SELECT allowed, used, remaining, lease_expires_at FROM rl_reserve('user', 'ada', 'concurrent', 2);
+\echo '-- 5. A provider that answers 429 halfway: adaptive token buckets'
+\echo
+\echo 'A provider said "8 requests a second" and means something else. A bucket hands out permits and learns: while requests'
+\echo 'succeed and more are wanted, the rate climbs; a refusal halves it and stops everything for as long as was asked.'
+\echo 'A client asks ten times a second and reports its successes; in second 6 a 429 comes back, "try again in 2 seconds".'
+\echo 'Every answer also says from when on each permit may be used.'
+\echo
+SELECT granted, scheduled_at_ms[2] - server_now_ms AS second_after_ms, effective_rps
+  FROM rl_acquire_bucket('provider', '[{"rule_id": "default:chat", "requests_per_window": 8, "window_ms": 1000}]', 2);
+CREATE TEMP TABLE story AS SELECT second, 0 AS permits, 0.0::float8 AS rate FROM generate_series(1, 16) AS second;
+DO $$
+DECLARE
+	answer ratelimit.bucket_grant;
+BEGIN
+	FOR tenth IN 10 .. 169 LOOP
+		PERFORM set_config('ratelimit.clock', (timestamptz '2025-01-01 12:00:18+00' + tenth * interval '100 ms')::text, false);
+		answer := rl_acquire_bucket('provider', '[{"rule_id": "default:chat", "requests_per_window": 8, "window_ms": 1000}]',
+		                            requested => 100, observed_successes => 1);
+		UPDATE story SET permits = permits + answer.granted, rate = answer.effective_rps WHERE second = tenth / 10;
+		IF tenth = 65 THEN
+			PERFORM rl_penalize('provider', 2000);
+		END IF;
+	END LOOP;
+END $$;
+\echo 'The rate before and after, second by second, each # a permit. It doubles until the first refusal and then climbs by'
+\echo 'one a second, so that many clients who share a limit they do not know end up with fair shares of it:'
+\echo
+SELECT second, round(rate::numeric, 1) AS rate, rpad(repeat('#', permits), 66) || CASE second WHEN 6 THEN '<- 429' ELSE '' END AS permits
+  FROM story ORDER BY second;
+\echo 'What the bucket knows now:'
+\echo
+SELECT rule_id, round(tokens::numeric, 1) AS tokens, refill_rps, base_rps, max_rps, backpressure_seen FROM ratelimit.bucket_state;

@@ -56,6 +56,10 @@ SELECT ordinal, allowed, reason, used FROM rl_reserve(test.list(test.limit('c', 
 SELECT ordinal, allowed, reason, used FROM rl_reserve(test.list(test.limit('c', 'concurrent', 5, 3), test.limit('c', 'concurrent', 5, 3)));
 -- Another window_seconds makes no other lease key.
 SELECT ordinal, allowed, reason FROM rl_reserve(test.list(test.limit('c', 'concurrent', 5, 1), test.limit('c', 'concurrent', 5, 2, '{"window_seconds": 5}')));
+-- A repeated scope is saturated by the sum: 1 and 1 are too much for the one slot that is left, each alone would fit.
+SELECT ordinal, allowed, reason, retryable, retry_after_ms, used, remaining, lease_id
+FROM rl_reserve(test.list(test.limit('c', 'concurrent', 6), test.limit('c', 'concurrent', 6)));
+SELECT ordinal, allowed, reason, used, remaining FROM rl_check(test.list(test.limit('c', 'concurrent', 6), test.limit('c', 'concurrent', 7)));
 -- The bounds of the TTL.
 SELECT t AS ttl, left(test.error(format('SELECT rl_reserve(''key'', ''e'', ''concurrent'', 9, 1, 60, %s)', t)), 6) AS result FROM unnest('{-1,0,1,31622400,31622401}'::int[]) t;
 SELECT expires_at FROM ratelimit.leases WHERE scope_key = 'e' ORDER BY expires_at;

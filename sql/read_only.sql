@@ -62,6 +62,7 @@ ALTER FUNCTION rl_commit(uuid[], jsonb) PARALLEL SAFE;
 ALTER FUNCTION rl_release(uuid[], uuid[], text) PARALLEL SAFE;
 ALTER FUNCTION rl_attach(text, uuid[], uuid[]) PARALLEL SAFE;
 ALTER FUNCTION rl_renew(uuid[], int) PARALLEL SAFE;
+ALTER FUNCTION rl_check(text, text, text, float8, float8, int) PARALLEL SAFE;
 SET LOCAL force_parallel_mode = on;
 \set VERBOSITY terse
 SAVEPOINT s;
@@ -85,6 +86,8 @@ ROLLBACK TO s;
 SELECT rl_attach('x');
 ROLLBACK TO s;
 SELECT rl_renew('{}');
+ROLLBACK TO s;
+SELECT rl_check('key', 'a', 'rpm', 5);
 ROLLBACK TO s;
 \set VERBOSITY default
 -- What is PARALLEL SAFE does work there.

@@ -29,13 +29,17 @@ PREPARE attach2 AS SELECT * FROM rl_attach($1, $2);
 PREPARE attach3 AS SELECT * FROM rl_attach($1, $2, $3);
 PREPARE renew1 AS SELECT ordinal, renewed FROM rl_renew($1);
 PREPARE renew2 AS SELECT ordinal, renewed FROM rl_renew($1, $2);
+PREPARE acquire2 AS SELECT granted FROM rl_acquire_bucket($1, $2);
+PREPARE acquire3 AS SELECT granted FROM rl_acquire_bucket($1, $2, $3);
+PREPARE acquire4 AS SELECT granted FROM rl_acquire_bucket($1, $2, $3, $4);
+PREPARE penalize2 AS SELECT rl_penalize($1, $2);
 PREPARE shard1 AS SELECT rl_shard($1);
 PREPARE shard2 AS SELECT rl_shard($1, $2);
 -- What each parameter was taken for.
 SELECT name, parameter_types FROM pg_prepared_statements ORDER BY length(name), name;
 -- Every arity is there: as many as the functions have arguments, less those without a default.
 SELECT count(*) AS arities, count(*) = (SELECT sum(pronargdefaults + 1) FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass
-	AND d.deptype = 'e' JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'ratelimit' WHERE pronargs > 0) - 1 AS all
+	AND d.deptype = 'e' JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'ratelimit' WHERE pronargs > 0 AND pronamespace = 'public'::regnamespace) - 1 AS all
 FROM pg_prepared_statements;
 EXECUTE check4('key', 'a', 'rpm', '20');
 EXECUTE check5('key', 'a', 'rpm', '20', '2');
@@ -68,6 +72,10 @@ EXECUTE commit2(:'ids', '{"rpm": 1}');
 EXECUTE release1(:'ids');
 EXECUTE release2('{}', '{}');
 EXECUTE release3('{}', :'leases', 'done');
+EXECUTE acquire2('b', '[{"rule_id": "r", "requests_per_window": 7, "window_ms": 1000}]');
+EXECUTE acquire3('b', '[{"rule_id": "r", "requests_per_window": 7, "window_ms": 1000}]', '2');
+EXECUTE acquire4('b', '[{"rule_id": "r", "requests_per_window": 7, "window_ms": 1000}]', '9', '1');
+EXECUTE penalize2('b', '1000');
 EXECUTE shard1('01890a5d-ac96-7abc-8123-456789abcdef');
 EXECUTE shard2('key', '{123456789}');
 -- Literals, without types either.

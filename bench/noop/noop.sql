@@ -8,3 +8,5 @@ CREATE FUNCTION noop_reserve(scope_type text, scope_key text, metric text, limit
 	request_id text = NULL) RETURNS ratelimit.decision LANGUAGE c AS :'module', 'noop_decision';
 CREATE FUNCTION noop_commit(reservation_ids uuid[], actual jsonb = NULL) RETURNS int
 	LANGUAGE c AS :'module', 'noop_count';
+CREATE FUNCTION noop_acquire_bucket(bucket_id text, rules jsonb, requested int = 1, observed_successes int = 0)
+	RETURNS ratelimit.bucket_grant LANGUAGE c AS :'module', 'noop_grant';

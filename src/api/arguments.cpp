@@ -31,26 +31,6 @@ std::string quoted(std::string_view value)
 
 std::string number_detail(double number) { return "The value is " + pg::number_text(number) + "."; }
 
-// --- values of JSON keys -------------------------------------------------------------------------------------------
-
-std::string json_detail(const pg::JsonItem &item) { return "The value is " + pg::json_text(item) + "."; }
-
-std::string_view json_string(const Place &place, const pg::JsonItem &item)
-{
-	if (item.kind == pg::JsonKind::null)
-		reject_null(place);
-	if (item.kind != pg::JsonKind::string)
-		reject(place, json_detail(item), "It must be a JSON string.");
-	return item.string;
-}
-
-double json_number(const Place &place, const pg::JsonItem &item)
-{
-	if (item.kind != pg::JsonKind::number)
-		reject(place, json_detail(item), "It must be a JSON number.");
-	return pg::json_double(item);
-}
-
 std::int32_t json_seconds(const Place &place, const pg::JsonItem &item)
 {
 	const double seconds = json_number(place, item);
@@ -215,6 +195,26 @@ std::int32_t check_seconds(const Place &place, std::int64_t seconds)
 	if (seconds < limits::seconds_min || seconds > limits::seconds_max)
 		reject(place, "The value is " + std::to_string(seconds) + ".", "It must be from 1 to 31622400 seconds.");
 	return static_cast<std::int32_t>(seconds);
+}
+
+// --- values of JSON keys -------------------------------------------------------------------------------------------
+
+std::string json_detail(const pg::JsonItem &item) { return "The value is " + pg::json_text(item) + "."; }
+
+std::string_view json_string(const Place &place, const pg::JsonItem &item)
+{
+	if (item.kind == pg::JsonKind::null)
+		reject_null(place);
+	if (item.kind != pg::JsonKind::string)
+		reject(place, json_detail(item), "It must be a JSON string.");
+	return item.string;
+}
+
+double json_number(const Place &place, const pg::JsonItem &item)
+{
+	if (item.kind != pg::JsonKind::number)
+		reject(place, json_detail(item), "It must be a JSON number.");
+	return pg::json_double(item);
 }
 
 // --- limits --------------------------------------------------------------------------------------------------------

@@ -45,6 +45,12 @@ void check_own_scope_type(const Place &place, std::string_view scope_type);
 double check_amount(const Place &place, double amount);
 std::int32_t check_seconds(const Place &place, std::int64_t seconds);
 
+// --- values of JSON keys -------------------------------------------------------------------------------------------
+
+[[nodiscard]] std::string json_detail(const pg::JsonItem &item);
+[[nodiscard]] std::string_view json_string(const Place &place, const pg::JsonItem &item);
+[[nodiscard]] double json_number(const Place &place, const pg::JsonItem &item);
+
 // --- limits --------------------------------------------------------------------------------------------------------
 
 enum class Mode { check, consume, reserve };

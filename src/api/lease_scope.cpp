@@ -8,8 +8,12 @@ namespace ratelimit::api {
 
 namespace {
 
-// How many expired leases a grant removes beyond what it needs.
-constexpr std::size_t extra_removals = 16;
+// How many expired leases a grant removes beyond what it needs: a sixteenth of the backlog, which it has just added up, and
+// at least sixteen. The backlog shrinks geometrically, so that each lease is added up a bounded number of times on average.
+std::size_t extra_removals(const LeaseScope &scope) noexcept
+{
+	return static_cast<std::size_t>(std::max<std::int64_t>(16, scope.usage().expired_count / 16));
+}
 
 using Ids = pg::Vector<core::Uuid>;
 
@@ -23,7 +27,8 @@ bool may_have_expired(const LeaseScope &scope, core::Instant now) noexcept
 // Picks the expired leases of one scope: those that must go for the call to fit, and a few more. Reads only.
 void pick_expired(const LeaseScope &scope, core::Instant now, Ids &needed, Ids &extra)
 {
-	std::int64_t count = 2 * static_cast<std::int64_t>(extra_removals);
+	const std::size_t extra_count = extra_removals(scope);
+	std::int64_t count = 2 * static_cast<std::int64_t>(extra_count);
 	for (;;) {
 		const auto expired = store::read_expired(scope.key, scope.stored().expires_from, now, count);
 		core::StoredScope left = scope.stored();
@@ -31,11 +36,11 @@ void pick_expired(const LeaseScope &scope, core::Instant now, Ids &needed, Ids &
 		while (must_go < expired.size() && !core::fits(left.leased + scope.amount, scope.limit))
 			left = core::remove_leases(left, expired[must_go++].amount, 1);
 		const bool seen_all = static_cast<std::int64_t>(expired.size()) < count;
-		if (!seen_all && must_go + extra_removals > expired.size()) {
+		if (!seen_all && must_go + extra_count > expired.size()) {
 			count *= 4;
 			continue;
 		}
-		for (std::size_t i = 0; i < std::min(expired.size(), must_go + extra_removals); i++)
+		for (std::size_t i = 0; i < std::min(expired.size(), must_go + extra_count); i++)
 			(i < must_go ? needed : extra).push_back(expired[i].id);
 		return;
 	}
@@ -55,9 +60,13 @@ core::View<core::Uuid> sorted_view(Ids &ids)
 	return {ids.data(), ids.size()};
 }
 
+struct Round {
+	bool progress; // another one may find more: something was removed, or turned out to be live after all
+	bool all_gone; // what had to go is gone
+};
+
 // One round over all scopes. The leases of all of them are locked in one order, that of their ids, in one statement.
-// Returns whether anything was removed.
-bool remove_round(core::View<LeaseScope> scopes, core::Instant now, store::Locked locked)
+Round remove_round(core::View<LeaseScope> scopes, core::Instant now, store::Locked locked)
 {
 	Ids needed;
 	Ids extra;
@@ -71,7 +80,8 @@ bool remove_round(core::View<LeaseScope> scopes, core::Instant now, store::Locke
 	for (LeaseScope &scope : scopes)
 		if (may_have_expired(scope, now))
 			scope.row->scope.expires_from = store::expiry_from(scope.key, scope.row->scope.expires_from);
-	return !removed.empty();
+	const bool waited_for_all = locked == store::Locked::wait && !needed.empty(); // what is left of them is live
+	return {waited_for_all || !removed.empty() || !removed_too.empty(), removed.size() == needed.size()};
 }
 
 } // namespace
@@ -85,23 +95,24 @@ void lock_scope(LeaseScope &scope, core::Instant now)
 	}
 }
 
-bool make_room(core::View<LeaseScope> scopes, core::Instant now)
+Room make_room(core::View<LeaseScope> scopes, core::Instant now)
 {
 	const auto all_fit = [&] { return std::all_of(scopes.begin(), scopes.end(), has_room); };
 	const auto any_expired = [&] {
 		return std::any_of(scopes.begin(), scopes.end(), [&](const LeaseScope &scope) { return may_have_expired(scope, now); });
 	};
 	if (!any_expired())
-		return all_fit();
+		return {all_fit(), true};
 
 	// The first round waits for leases that somebody is renewing, in the order of the ids, and so cannot deadlock with
 	// another call. Later rounds already hold lease rows and must not wait.
-	bool progress = remove_round(scopes, now, store::Locked::wait);
-	while (!all_fit() && progress && any_expired()) {
+	Round round = remove_round(scopes, now, store::Locked::wait);
+	const bool as_seen = round.all_gone;
+	while (!all_fit() && round.progress && any_expired()) {
 		pg::check_for_interrupts();
-		progress = remove_round(scopes, now, store::Locked::skip);
+		round = remove_round(scopes, now, store::Locked::skip);
 	}
-	return all_fit();
+	return {all_fit(), as_seen};
 }
 
 void add_to_scope(LeaseScope &scope, double amount, core::Instant expires_at) noexcept

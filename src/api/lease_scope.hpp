@@ -33,9 +33,13 @@ struct LeaseScope {
 void lock_scope(LeaseScope &scope, core::Instant now);
 
 // Removes expired leases of the locked scopes until what the call asks for fits, oldest first, and a small batch more, so
-// that each lease is removed once and no grant pays for many. False when it does not fit after all: a lease that looked
-// expired was renewed by a transaction that has ended since. The rows hold the new sums, which are written either way.
-[[nodiscard]] bool make_room(core::View<LeaseScope> scopes, core::Instant now);
+// that each lease is removed once and no grant pays for many. What looked expired may have been renewed by a transaction that
+// has ended since. The rows hold the new sums, which are written either way.
+struct Room {
+	bool fits;
+	bool as_seen; // nothing turned out to be live after all, so what was read about the scopes still holds
+};
+[[nodiscard]] Room make_room(core::View<LeaseScope> scopes, core::Instant now);
 
 // Adds a lease to the sums in memory; write_scope() stores them.
 void add_to_scope(LeaseScope &scope, double amount, core::Instant expires_at) noexcept;

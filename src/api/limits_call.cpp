@@ -15,6 +15,7 @@
 
 #include <algorithm>
 
+#include "api/ids.hpp"
 #include "core/check.hpp"
 #include "pg/clock.hpp"
 #include "pg/entry.hpp"
@@ -26,14 +27,6 @@ namespace ratelimit::api {
 namespace {
 
 core::Instant read_clock() noexcept { return {pg::decision_clock_us()}; }
-
-core::Uuid new_id(std::string_view scope_type, std::string_view scope_key)
-{
-	std::array<std::uint8_t, 8> random;
-	pg::fill_random(random.data(), random.size());
-	const std::uint16_t shard = core::shard_of_scope(pg::to_utf8(scope_type), pg::to_utf8(scope_key));
-	return core::make_uuid7({pg::real_clock_us()}, shard, random);
-}
 
 } // namespace
 
@@ -220,8 +213,7 @@ bool LimitsCall::grant_lease_in_one_step()
 bool LimitsCall::grant_under_locks()
 {
 	lock_all();
-	const bool allowed = decide() && (scopes_.empty() || make_room({scopes_.data(), scopes_.size()}, now_) || deny_unremovable());
-	if (!allowed) {
+	if (!decide() || !remove_expired()) {
 		undo_insertions();
 		return false;
 	}
@@ -230,26 +222,48 @@ bool LimitsCall::grant_under_locks()
 	return true;
 }
 
+// Makes room for the leases; false when there is none after all.
+bool LimitsCall::remove_expired()
+{
+	if (scopes_.empty())
+		return true;
+	const Room room = make_room({scopes_.data(), scopes_.size()}, now_);
+	if (!room.fits) {
+		deny_unremovable();
+	} else if (!room.as_seen) {
+		refresh_scopes(); // used and remaining count what was renewed
+		const bool fits_still = decide();
+		RATELIMIT_CHECK(fits_still);
+	}
+	return room.fits;
+}
+
+// Stores the sums of what was removed and reads what is live now.
+void LimitsCall::refresh_scopes()
+{
+	for (LeaseScope &scope : scopes_) {
+		write_scope(scope, now_);
+		scope.row = store::read_scope(scope.key, now_);
+	}
+}
+
 // What looked expired was renewed while this call waited, or is held locked by somebody who may renew it: it does not
-// count as free. Stores the sums of what was removed all the same. Always false.
-bool LimitsCall::deny_unremovable()
+// count as free.
+void LimitsCall::deny_unremovable()
 {
 	const auto has_room = [](const LeaseScope &scope) {
 		return core::fits(scope.stored().leased + scope.amount, scope.limit);
 	};
 	pg::SmallVector<bool, 4> unremovable;
-	for (LeaseScope &scope : scopes_) {
+	for (const LeaseScope &scope : scopes_)
 		unremovable.push_back(!has_room(scope));
-		write_scope(scope, now_);
-		scope.row = store::read_scope(scope.key, now_);
-	}
+	refresh_scopes();
 	(void)decide();
 	for (std::size_t i = 0; i < elements_.size(); i++)
 		if (elements_[i].kind == core::ElementKind::lease && outcomes_[i].verdict.passes() &&
 			unremovable[elements_[i].key - counters_.size()])
 			outcomes_[i].verdict =
 				core::Verdict::later(core::Reason::concurrency_saturated, core::limits::lease_retry_min.ceil_ms());
-	return false;
 }
 
 void LimitsCall::lock_all()

@@ -51,7 +51,9 @@ private:
 	[[nodiscard]] bool grant_counter_in_one_step();
 	[[nodiscard]] bool grant_lease_in_one_step();
 	[[nodiscard]] bool grant_under_locks();
-	[[nodiscard]] bool deny_unremovable();
+	[[nodiscard]] bool remove_expired();
+	void refresh_scopes();
+	void deny_unremovable();
 	void lock_all();
 	void undo_insertions();
 	void make_ids();

@@ -8,10 +8,17 @@ namespace ratelimit::api {
 
 namespace {
 
+void require_mode(Mode mode, const char *name)
+{
+	if (mode == Mode::check)
+		pg::require_no_parallel_mode(name);
+	else
+		pg::require_writes(name);
+}
+
 Datum one_limit(FunctionCallInfo fcinfo, Mode mode, const char *name)
 {
-	if (mode != Mode::check)
-		pg::require_writes(name);
+	require_mode(mode, name);
 	Elements elements;
 	elements.push_back(limit_argument(fcinfo, mode));
 	std::optional<std::string_view> task_id;
@@ -28,8 +35,7 @@ Datum one_limit(FunctionCallInfo fcinfo, Mode mode, const char *name)
 
 Datum list_of_limits(FunctionCallInfo fcinfo, Mode mode, const char *name)
 {
-	if (mode != Mode::check)
-		pg::require_writes(name);
+	require_mode(mode, name);
 	Elements elements = limits_argument(fcinfo, 0, mode);
 	std::optional<std::string_view> task_id;
 	std::optional<std::string_view> request_id;

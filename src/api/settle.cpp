@@ -128,23 +128,34 @@ struct LockedScope {
 	store::ScopeKey key;
 };
 
-// Locks the scopes of those of the leases that are known.
-pg::Vector<LockedScope> lock_scopes_of(Ids &lease_ids)
-{
+struct LockedScopes {
 	pg::Vector<LockedScope> scopes;
+	Ids lease_ids; // in those scopes
+};
+
+// Locks the scopes of those of the leases that are known. A lease that becomes known while this waits for locks stays
+// unknown: its scope is not locked, so its removal could not be taken off the sums.
+LockedScopes lock_scopes_of(Ids &lease_ids)
+{
+	LockedScopes locked;
 	if (lease_ids.empty())
-		return scopes;
+		return locked;
 	auto leases = store::read_leases(view(lease_ids));
 	const auto order = [](const store::LeaseRow &lease) { return std::tie(lease.scope_type, lease.scope_key); };
 	std::sort(leases.begin(), leases.end(), [&](const auto &a, const auto &b) { return order(a) < order(b); });
+	bool has_scope = false;
 	for (std::size_t i = 0; i < leases.size(); i++) {
-		if (i > 0 && order(leases[i - 1]) == order(leases[i]))
-			continue;
-		LockedScope scope{leases[i].scope_type, leases[i].scope_key, {leases[i].scope_type, leases[i].scope_key}};
-		if (store::lock_scope(scope.key))
-			scopes.push_back(scope);
+		if (i == 0 || order(leases[i - 1]) != order(leases[i])) {
+			LockedScope scope{leases[i].scope_type, leases[i].scope_key, {leases[i].scope_type, leases[i].scope_key}};
+			has_scope = store::lock_scope(scope.key);
+			if (has_scope)
+				locked.scopes.push_back(scope);
+		}
+		if (has_scope)
+			locked.lease_ids.push_back(leases[i].id);
 	}
-	return scopes;
+	std::sort(locked.lease_ids.begin(), locked.lease_ids.end());
+	return locked;
 }
 
 // Under an old snapshot, statements that write do not see leases that were made since: a live one that was not handled
@@ -160,16 +171,14 @@ void require_all_live(Ids &ids, core::Instant now, const pg::Vector<store::Lease
 }
 
 // Removes the live leases among the ids, whose scopes are locked, and takes them off the sums.
-int release_leases(Ids &lease_ids, const pg::Vector<LockedScope> &scopes)
+int release_leases(Ids &lease_ids, LockedScopes &locked)
 {
 	if (lease_ids.empty())
 		return 0;
 	const core::Instant now = read_clock();
-	pg::Vector<store::RemovedLease> removed;
-	if (!scopes.empty())
-		removed = store::remove_live(view(lease_ids), now);
+	const auto removed = store::remove_live(view(locked.lease_ids), now);
 	require_all_live(lease_ids, now, {});
-	for (const LockedScope &scope : scopes) {
+	for (const LockedScope &scope : locked.scopes) {
 		double amount = 0;
 		std::int64_t count = 0;
 		for (const store::RemovedLease &lease : removed) {
@@ -222,8 +231,8 @@ Datum release(FunctionCallInfo fcinfo)
 	int leases = 0;
 	{
 		Settling settling(reservation_ids);
-		const auto scopes = lock_scopes_of(lease_ids);
-		leases = release_leases(lease_ids, scopes);
+		LockedScopes locked = lock_scopes_of(lease_ids);
+		leases = release_leases(lease_ids, locked);
 		if (!settling.empty())
 			reservations = settling.settle(nullptr, reason);
 	}

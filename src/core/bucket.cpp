@@ -20,7 +20,7 @@ constexpr double min_share_of_base = 1.0 / 8;
 constexpr double min_rps_floor = 0.01;
 constexpr double default_ceiling_factor = 25;
 constexpr double ramp_step_min = 1;
-constexpr double ramp_share_of_base = 1.0 / 10;
+constexpr double ramp_steps_of_base = 10;
 
 // How much of a whole number of milliseconds may be noise of the floating point before the next one is due. It must
 // stay below the tolerance of the grant, or the permit for which somebody waited would not be there.
@@ -30,7 +30,7 @@ static_assert(rounding_tolerance < amount_tolerance);
 bool is_finite_amount(double value) noexcept { return value >= 0 && value <= std::numeric_limits<double>::max(); }
 
 // Into [low, high]; where the two cross, the high end wins. What is not a number becomes the low end.
-double clamp_below(double high, double low, double value) noexcept { return std::min(high, std::max(low, value)); }
+double clamp_to(double low, double high, double value) noexcept { return std::min(high, std::max(low, value)); }
 
 // The bounds may cross (see configure): then the rate lies between them all the same.
 bool is_rate_in_bounds(const BucketState &state) noexcept
@@ -147,7 +147,7 @@ void ramp(BucketState &state, const BucketDemand &demand, std::int64_t now_ms) n
 	const bool wanted = demand.observed_successes > 0 && state.tokens < state.capacity / 2;
 	if (!due || !wanted || state.cool_until_ms > now_ms)
 		return;
-	const double step = std::max(ramp_step_min, state.base_rps * ramp_share_of_base);
+	const double step = std::max(ramp_step_min, state.base_rps / ramp_steps_of_base);
 	const double climbed = state.backpressure_seen != 0 ? state.refill_rps + step : state.refill_rps * 2;
 	state.refill_rps = std::min(state.max_rps, climbed);
 	state.last_ramp_at_ms = now_ms;
@@ -247,8 +247,8 @@ void configure(BucketState &state, const BucketConfig &config) noexcept
 	state.base_rps = config.base_rps;
 	state.min_rps = config.min_rps;
 	state.ceiling_configured = ceiling_known ? 1 : 0;
-	state.tokens = clamp_below(state.capacity, 0, state.tokens);
-	state.refill_rps = follows_base ? state.base_rps : clamp_below(state.max_rps, state.min_rps, state.refill_rps);
+	state.tokens = clamp_to(0, state.capacity, state.tokens);
+	state.refill_rps = follows_base ? state.base_rps : clamp_to(state.min_rps, state.max_rps, state.refill_rps);
 }
 
 std::int64_t BucketGrant::scheduled_at_ms(std::int32_t index) const noexcept

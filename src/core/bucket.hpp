@@ -83,8 +83,7 @@ inline constexpr std::string_view bucket_default_prefix = "default:";
 BucketConfiguration configuration_of(const BucketRule &rule) noexcept;
 
 // The row of one (bucket, rule). Fixed width, and in the order of its columns (float8 * 6, int8 * 6, bool * 2), so that
-// a row can be copied out and back as one piece of bucket_state_bytes. A flag is false at 0 and true at everything
-// else.
+// a row can be copied out and back as one piece of bucket_state_bytes. A flag is false at 0, else true.
 //
 // A reader without the lock may see some fields of one state and the others of the next. Every such mix is a start
 // that breaks nothing, as every field says something by itself:
@@ -123,8 +122,7 @@ static_assert(bucket_state_bytes == 12 * 8 + 2, "then two columns bool; the stru
 [[nodiscard]] BucketState new_row(const BucketConfig &config, std::int64_t clock_ms) noexcept;
 
 // Whether the row has something to take over: the configuration differs, this call is the first to configure the
-// ceiling (which must be remembered, even if its value is the same), or a field is out of its bounds. False on the fast
-// path.
+// ceiling (which must be remembered, even if its value is the same), or a field is out of its bounds.
 [[nodiscard]] bool needs_configure(const BucketState &state, const BucketConfig &config) noexcept;
 
 // Takes the configuration over and keeps what was learned. Afterwards needs_configure is false.
@@ -137,8 +135,9 @@ void configure(BucketState &state, const BucketConfig &config) noexcept;
 struct BucketDemand {
 	std::int32_t requested = 1;          // permits, 1 ... limits::bucket_requested_max
 	std::int64_t observed_successes = 0; // since the last call; only whether there were any counts
-	std::optional<std::int64_t>
-		free_slots; // the smallest max_concurrency - live of the rules that have one; may be negative
+	// The smallest max_concurrency - live permits of the rules that have a cap; absent if none has, below 0 if a cap
+	// was lowered.
+	std::optional<std::int64_t> free_slots;
 };
 
 // What it gets.
@@ -175,7 +174,7 @@ bool penalize(BucketState &state, std::int64_t cooldown_ms, std::int64_t clock_m
 [[nodiscard]] double tokens_at(const BucketState &state, std::int64_t clock_ms) noexcept;
 
 // Whether the row may be forgotten: full, not cooling, no permit still to go out, and for `retention_ms` neither asked
-// nor penalized. A new row in its place would then grant and schedule the same.
+// nor penalized. A new row in its place grants and schedules the same, only from the base rate on.
 [[nodiscard]] bool is_idle(const BucketState &state, std::int64_t clock_ms, std::int64_t retention_ms) noexcept;
 
 } // namespace ratelimit::core

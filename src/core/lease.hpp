@@ -24,6 +24,7 @@ struct StoredScope {
 struct ScopeUsage {
 	double live = 0;                      // sum of the live leases
 	std::optional<Instant> next_expiry;   // the earliest expiry of a live lease
+	std::int64_t expired_count = 0;       // lease rows that are over and have not been removed
 };
 
 [[nodiscard]] constexpr bool lease_is_live(Instant expires_at, Instant now) noexcept { return now < expires_at; }

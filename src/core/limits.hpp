@@ -36,6 +36,7 @@ inline constexpr std::int32_t bucket_requested_max = 10'000;
 inline constexpr std::int64_t bucket_cooldown_ms_max = 2'700'000; // 45 minutes; what is claimed beyond is only told
 inline constexpr std::int64_t bucket_ramp_ms_min = 1'000;         // between two steps upwards
 inline constexpr std::int64_t bucket_slot_retry_ms = 10;          // no slot is free: when to ask again
+inline constexpr std::int32_t bucket_lease_ttl_seconds = 300;      // of a permit, where max_concurrency bounds them
 inline constexpr double bucket_rate_min = 0.0001;                 // permits per second, where one divides by a rate
 
 static_assert(seconds_min <= window_seconds_default && window_seconds_default <= seconds_max);

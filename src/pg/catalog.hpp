@@ -1,5 +1,5 @@
-// What is cached of the catalogs: the owner of the extension's schema. Marked stale by an invalidation callback, so DROP
-// and CREATE EXTENSION in one session are seen.
+// What is cached of the catalogs: the owner of the extension's schema, and the table of the buckets. Marked stale by
+// invalidation callbacks, so DROP and CREATE EXTENSION in one session are seen.
 #pragma once
 
 #include "pg/postgres.hpp"
@@ -12,5 +12,8 @@ void register_callbacks();
 
 // The role that owns schema `ratelimit`, in whose name the extension's own statements run.
 [[nodiscard]] Oid owner();
+
+// The table `ratelimit.buckets`.
+[[nodiscard]] Oid buckets_table();
 
 } // namespace ratelimit::pg::catalog

@@ -9,6 +9,19 @@ namespace {
 // Counts changes of relations and schemas; an IndexName of an older generation is looked up again.
 std::uint64_t generation = 1;
 
+// Runs below the guard: plain data only.
+void look_up(IndexName &index)
+{
+	// Taken before the look-up: a change that comes in while it runs leaves the entry stale.
+	const std::uint64_t current = generation;
+	index.index = get_relname_relid(index.name, get_namespace_oid(catalog::schema_name, false));
+	index.table = OidIsValid(index.index) ? IndexGetRelation(index.index, true) : InvalidOid;
+	if (!OidIsValid(index.table))
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
+						   errmsg("index \"%s.%s\" does not exist", catalog::schema_name, index.name)));
+	index.generation = current;
+}
+
 } // namespace
 
 extern "C" {
@@ -38,29 +51,36 @@ void ScanKeys::add_bound(StrategyNumber strategy, RegProcedure procedure, Datum 
 	bounded_ = true;
 }
 
-Reader::Reader() : snapshot_(call([] { return RegisterSnapshot(GetLatestSnapshot()); })) {}
+void Reader::lock(IndexName &index)
+{
+	IndexName *const name = &index;
+	call([=] { lock_table(*name); });
+}
 
 void Reader::finish()
 {
 	const Snapshot snapshot = snapshot_;
-	call([=] { UnregisterSnapshot(snapshot); });
+	call([=] { UnregisterSnapshot(snapshot); }); // none when nothing was scanned
+	snapshot_ = nullptr;
 }
 
-void Reader::locate(IndexName &index)
+// Waiting for the lock lets changes come in: the index may have been replaced, or dropped and created again. Under the lock
+// it stays, and with it what it says: it is not even set dead by REINDEX CONCURRENTLY.
+void Reader::lock_table(IndexName &index)
 {
-	if (index.generation == generation)
-		return;
-	IndexName *const name = &index;
-	call([=] {
-		// Taken before the look-up: a change that comes in while it runs leaves the entry stale.
-		const std::uint64_t current = generation;
-		name->index = get_relname_relid(name->name, get_namespace_oid(catalog::schema_name, false));
-		if (!OidIsValid(name->index))
-			ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
-							   errmsg("index \"%s.%s\" does not exist", catalog::schema_name, name->name)));
-		name->table = IndexGetRelation(name->index, false);
-		name->generation = current;
-	});
+	if (index.generation != generation)
+		look_up(index);
+	for (;;) {
+		const Oid found = index.index;
+		const Oid table = index.table;
+		LockRelationOid(table, AccessShareLock);
+		if (index.generation == generation)
+			return;
+		look_up(index);
+		if (index.index == found && index.table == table)
+			return;
+		UnlockRelationOid(table, AccessShareLock);
+	}
 }
 
 RowVersion slot_version(TupleTableSlot *slot) noexcept

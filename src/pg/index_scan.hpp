@@ -49,10 +49,13 @@ private:
 	bool bounded_ = false; // the last column has a bound already
 };
 
-// A snapshot of this moment for one or several scans. finish() on success; an abort releases it otherwise.
+// One snapshot for one or several scans. It is taken by the first of them, after its table was locked: waiting for that lock
+// must not make it an old one. finish() on success; an abort releases it otherwise.
 class Reader {
 public:
-	Reader();
+	Reader() noexcept = default;
+	// Locks a table that a later scan reads, so that the snapshot will not be older than that lock either.
+	void lock(IndexName &index);
 	void finish();
 	Reader(const Reader &) = delete;
 	Reader &operator=(const Reader &) = delete;
@@ -62,16 +65,18 @@ public:
 	template <typename Visit>
 	void scan(IndexName &index, ScanKeys &keys, Visit visit)
 	{
-		locate(index);
-		const Snapshot snapshot = snapshot_;
+		Snapshot *const snapshot = &snapshot_;
 		ScanKeyData *const conditions = keys.data();
 		const int count = keys.count();
-		const IndexName *const name = &index;
+		IndexName *const name = &index;
 		call([=] {
-			Relation table = table_open(name->table, AccessShareLock);
+			lock_table(*name);
+			if (*snapshot == nullptr)
+				*snapshot = RegisterSnapshot(GetLatestSnapshot());
+			Relation table = table_open(name->table, NoLock);
 			Relation relation = index_open(name->index, AccessShareLock);
 			TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(table), &TTSOpsBufferHeapTuple);
-			IndexScanDesc scan = index_beginscan(table, relation, snapshot, count, 0);
+			IndexScanDesc scan = index_beginscan(table, relation, *snapshot, count, 0);
 			index_rescan(scan, conditions, count, nullptr, 0);
 			while (index_getnext_slot(scan, ForwardScanDirection, slot) && visit(slot))
 				;
@@ -83,9 +88,10 @@ public:
 	}
 
 private:
-	static void locate(IndexName &index);
+	// Finds the index and locks its table, until the end of the transaction. Runs below the guard.
+	static void lock_table(IndexName &index);
 
-	Snapshot snapshot_;
+	Snapshot snapshot_ = nullptr;
 };
 
 // A column of a visited row that is NOT NULL.

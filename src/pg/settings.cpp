@@ -15,6 +15,7 @@ int reap_interval = 5;
 int recover_interval = 15;
 
 constexpr int interval_seconds_max = 86'400;
+bool durable_buckets = false;
 
 // What the check hook of `ratelimit.clock` hands to the assign hook.
 const TimestampTz *clock_value = nullptr;
@@ -93,6 +94,10 @@ void define_settings()
 	DefineCustomIntVariable("ratelimit.retention", "Keeps finished reservations, requests and tasks for this long.",
 		"Zero deletes a reservation in the moment in which it is settled or released.", &retention, 3600, 0, INT_MAX / 1000,
 		PGC_SUSET, GUC_UNIT_S, nullptr, nullptr, nullptr);
+	DefineCustomBoolVariable("ratelimit.bucket_durable", "Makes each acquire and each penalty of a bucket part of the commit.",
+		"Off, they wait neither for the disk nor for a standby: a crash forgets at most those of the last three times "
+		"wal_writer_delay.",
+		&durable_buckets, false, PGC_SUSET, 0, nullptr, nullptr, nullptr);
 
 	DefineCustomIntVariable("ratelimit.idle_retention", "Keeps what nobody has touched for this long.",
 		"Counters whose window is over and scopes that hold nothing; they start anew when they are used again.",
@@ -129,5 +134,7 @@ int reservation_grace_seconds() noexcept { return reservation_grace; }
 int reap_interval_seconds() noexcept { return reap_interval; }
 
 int recover_interval_seconds() noexcept { return recover_interval; }
+
+bool bucket_durable() noexcept { return durable_buckets; }
 
 } // namespace ratelimit::pg::settings

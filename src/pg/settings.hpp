@@ -25,4 +25,7 @@ void define_settings();
 [[nodiscard]] int reap_interval_seconds() noexcept;
 [[nodiscard]] int recover_interval_seconds() noexcept;
 
+// `ratelimit.bucket_durable`: whether an acquire takes part in the commit.
+[[nodiscard]] bool bucket_durable() noexcept;
+
 } // namespace ratelimit::pg::settings

@@ -11,19 +11,26 @@ namespace ratelimit::pg {
 
 namespace {
 
-// While a statement of ours is planned, only index and TID scans are wanted: a plan made when a table was small must not
-// become a sequential scan of the table that it grows to, and rows are locked in the order of the index. These variables
+// While a statement of ours is planned, only index and TID scans are wanted, whatever the session has set: a plan made when
+// a table was small must not become a sequential scan of the table that it grows to, and rows are locked in the order of
+// the index. These variables
 // are plain bools of the server; assigning them cannot raise.
 class PlannerScope {
 public:
-	PlannerScope() noexcept : seqscan_(enable_seqscan), bitmapscan_(enable_bitmapscan), jit_(jit_enabled)
+	PlannerScope() noexcept
+		: indexscan_(enable_indexscan), tidscan_(enable_tidscan), seqscan_(enable_seqscan), bitmapscan_(enable_bitmapscan),
+		  jit_(jit_enabled)
 	{
+		enable_indexscan = true;
+		enable_tidscan = true;
 		enable_seqscan = false;
 		enable_bitmapscan = false;
 		jit_enabled = false;
 	}
 	~PlannerScope()
 	{
+		enable_indexscan = indexscan_;
+		enable_tidscan = tidscan_;
 		enable_seqscan = seqscan_;
 		enable_bitmapscan = bitmapscan_;
 		jit_enabled = jit_;
@@ -32,6 +39,8 @@ public:
 	PlannerScope &operator=(const PlannerScope &) = delete;
 
 private:
+	bool indexscan_;
+	bool tidscan_;
 	bool seqscan_;
 	bool bitmapscan_;
 	bool jit_;

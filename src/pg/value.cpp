@@ -22,6 +22,16 @@ Datum text_datum(std::string_view text)
 	return call([=] { return PointerGetDatum(cstring_to_text_with_len(text.data(), static_cast<int>(text.size()))); });
 }
 
+std::size_t text_size(std::string_view text) noexcept { return VARHDRSZ + text.size(); }
+
+void write_text(char *target, std::string_view text) noexcept
+{
+	SET_VARSIZE(target, text_size(text));
+	std::memcpy(VARDATA(target), text.data(), text.size());
+}
+
+Datum text_at(const char *written) noexcept { return PointerGetDatum(written); }
+
 std::string_view to_utf8(std::string_view text)
 {
 	if (GetDatabaseEncoding() == PG_UTF8 || text.empty())
@@ -173,6 +183,30 @@ Datum uuid_array_datum(const UuidBytes *ids, std::size_t count)
 	});
 }
 
+Datum place_array_datum(const ItemPointerData *places, std::size_t count)
+{
+	return call([=] {
+		auto *values = static_cast<Datum *>(palloc(sizeof(Datum) * (count + 1)));
+		auto *copies = static_cast<ItemPointerData *>(palloc(sizeof(ItemPointerData) * (count + 1)));
+		std::memcpy(copies, places, sizeof(ItemPointerData) * count);
+		for (std::size_t i = 0; i < count; i++)
+			values[i] = PointerGetDatum(&copies[i]);
+		return PointerGetDatum(construct_array(
+			values, static_cast<int>(count), TIDOID, sizeof(ItemPointerData), false, TYPALIGN_SHORT));
+	});
+}
+
+Datum int8_array_datum(const std::int64_t *numbers, std::size_t count)
+{
+	return call([=] {
+		auto *values = static_cast<Datum *>(palloc(sizeof(Datum) * (count + 1)));
+		for (std::size_t i = 0; i < count; i++)
+			values[i] = Int64GetDatum(numbers[i]);
+		return PointerGetDatum(
+			construct_array(values, static_cast<int>(count), INT8OID, sizeof(std::int64_t), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+	});
+}
+
 // --- jsonb ---------------------------------------------------------------------------------------------------------
 
 namespace {
@@ -204,6 +238,17 @@ JsonItem item_of(const JsonbValue &value) noexcept
 }
 
 } // namespace
+
+Datum detoasted(Datum varlena)
+{
+	return call([=] { return PointerGetDatum(PG_DETOAST_DATUM(varlena)); });
+}
+
+std::string_view bytes_of(Datum detoasted) noexcept
+{
+	const char *const value = DatumGetPointer(detoasted);
+	return {VARDATA(value), VARSIZE(value) - VARHDRSZ};
+}
 
 JsonItem json_root(Datum jsonb)
 {

@@ -19,6 +19,11 @@ using UuidBytes = std::array<std::uint8_t, 16>;
 [[nodiscard]] std::string_view text_view(Datum datum);
 [[nodiscard]] Datum text_datum(std::string_view text);
 
+// A value of type text in memory of the caller: how much it takes, writing it there, and using it.
+[[nodiscard]] std::size_t text_size(std::string_view text) noexcept;
+void write_text(char *target, std::string_view text) noexcept;
+[[nodiscard]] Datum text_at(const char *written) noexcept;
+
 // The text in UTF-8. The same view when the database's encoding is UTF-8 already.
 [[nodiscard]] std::string_view to_utf8(std::string_view text);
 
@@ -49,6 +54,9 @@ void fill_random(std::uint8_t *bytes, std::size_t count);
 [[nodiscard]] Vector<std::optional<std::string_view>> text_array(Datum array);
 [[nodiscard]] Datum uuid_array_datum(const UuidBytes *ids, std::size_t count);
 
+[[nodiscard]] Datum place_array_datum(const ItemPointerData *places, std::size_t count);
+[[nodiscard]] Datum int8_array_datum(const std::int64_t *numbers, std::size_t count);
+
 // --- jsonb ---------------------------------------------------------------------------------------------------------
 
 enum class JsonKind { null, boolean, number, string, array, object };
@@ -61,6 +69,10 @@ struct JsonItem {
 	Numeric number = nullptr;
 	JsonbContainer *container = nullptr;
 };
+
+// The value unpacked, and its bytes: equal bytes are equal values.
+[[nodiscard]] Datum detoasted(Datum varlena);
+[[nodiscard]] std::string_view bytes_of(Datum detoasted) noexcept;
 
 [[nodiscard]] JsonItem json_root(Datum jsonb);
 [[nodiscard]] std::size_t json_length(const JsonItem &container);

@@ -43,18 +43,20 @@ Statement read_expired_statement{"SELECT lease_id, amount FROM ratelimit.leases 
 								 " AND expires_at {>=} $3 AND expires_at {<=} $4 ORDER BY expires_at LIMIT $5",
 	{TEXTOID, TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID}};
 
-// The primary key's index returns the ids of an array in their order, and rows are locked in that order.
-Statement remove_expired_statement{"DELETE FROM ratelimit.leases WHERE lease_id {=} ANY ($1) AND expires_at {<=} $2"
+// The primary key's index returns the ids of an array in their order, and rows are locked in that order. The expiry is
+// compared by a function and not by its operator, so that the index on expiries, which returns another order and walks over
+// the leases of all scopes, cannot serve instead.
+Statement remove_expired_statement{"DELETE FROM ratelimit.leases WHERE lease_id {=} ANY ($1) AND pg_catalog.timestamptz_le(expires_at, $2)"
 								   " RETURNING lease_id, amount, scope_type, scope_key",
 	{UUIDARRAYOID, TIMESTAMPTZOID}};
 
 Statement remove_unlocked_statement{
 	"DELETE FROM ratelimit.leases WHERE lease_id {=} ANY (ARRAY(SELECT lease_id FROM ratelimit.leases"
-	" WHERE lease_id {=} ANY ($1) AND expires_at {<=} $2 FOR UPDATE SKIP LOCKED))"
+	" WHERE lease_id {=} ANY ($1) AND pg_catalog.timestamptz_le(expires_at, $2) FOR UPDATE SKIP LOCKED))"
 	" RETURNING lease_id, amount, scope_type, scope_key",
 	{UUIDARRAYOID, TIMESTAMPTZOID}};
 
-Statement remove_live_statement{"DELETE FROM ratelimit.leases WHERE lease_id {=} ANY ($1) AND expires_at {>} $2"
+Statement remove_live_statement{"DELETE FROM ratelimit.leases WHERE lease_id {=} ANY ($1) AND pg_catalog.timestamptz_gt(expires_at, $2)"
 								" RETURNING lease_id, amount, scope_type, scope_key",
 	{UUIDARRAYOID, TIMESTAMPTZOID}};
 
@@ -131,20 +133,26 @@ std::optional<core::Instant> first_expiry(
 	return first == core::Instant::latest() ? std::nullopt : std::optional(first);
 }
 
-// The sum over the lease rows of the scope that expire in [from, until].
-double expired_amount(pg::Reader &reader, const ScopeKey &key, core::Instant from, core::Instant until)
+struct Expired {
+	double amount = 0;
+	std::int64_t count = 0;
+};
+
+// The lease rows of the scope that expire in [from, until], added up.
+Expired add_up_expired(pg::Reader &reader, const ScopeKey &key, core::Instant from, core::Instant until)
 {
 	pg::ScanKeys keys = scope_conditions(key);
 	keys.from(expiry_datum(from));
 	keys.until(expiry_datum(until));
-	double amount = 0;
-	double *const target = &amount;
+	Expired expired;
+	Expired *const target = &expired;
 	reader.scan(leases_by_expiry, keys, [=](TupleTableSlot *slot) {
 		CHECK_FOR_INTERRUPTS();
-		*target = core::add_amounts(*target, DatumGetFloat8(pg::slot_datum(slot, amount_column)));
+		target->amount = core::add_amounts(target->amount, DatumGetFloat8(pg::slot_datum(slot, amount_column)));
+		target->count++;
 		return true;
 	});
-	return amount;
+	return expired;
 }
 
 Datum ids_datum(core::View<core::Uuid> ids) { return pg::uuid_array_datum(ids.data, ids.size); }
@@ -191,6 +199,7 @@ std::optional<ScopeRow> read_scope(const ScopeKey &key, core::Instant now)
 	ScopeRow *const target = &row;
 	bool *const target_found = &found;
 	pg::Reader reader;
+	reader.lock(leases_by_expiry);
 	reader.scan(scopes_key, keys, [=](TupleTableSlot *slot) {
 		target->scope.leased = DatumGetFloat8(pg::slot_datum(slot, leased_column));
 		target->scope.lease_count = DatumGetInt64(pg::slot_datum(slot, lease_count_column));
@@ -204,9 +213,11 @@ std::optional<ScopeRow> read_scope(const ScopeKey &key, core::Instant now)
 	if (found) {
 		const core::StoredScope &scope = row.scope;
 		row.usage.live = scope.leased;
-		if (!core::lease_is_live(scope.expires_from, now))
-			row.usage.live =
-				core::subtract_amount(scope.leased, expired_amount(reader, key, scope.expires_from, now));
+		if (!core::lease_is_live(scope.expires_from, now)) {
+			const Expired expired = add_up_expired(reader, key, scope.expires_from, now);
+			row.usage.live = core::subtract_amount(scope.leased, expired.amount);
+			row.usage.expired_count = expired.count;
+		}
 		if (scope.lease_count > 0)
 			row.usage.next_expiry = first_expiry(reader, key, scope.expires_from, now);
 	}

@@ -22,6 +22,14 @@ INSERT INTO expected VALUES
 		'record', 'v', 'u', false),
 	('rl_renew', 'lease_ids uuid[], ttl_seconds integer DEFAULT NULL::integer, OUT ordinal integer, OUT lease_id uuid, OUT renewed boolean, OUT expires_at timestamp with time zone',
 		'SETOF record', 'v', 'u', false),
+	('rl_acquire_bucket', 'bucket_id text, rules jsonb, requested integer DEFAULT 1, observed_successes integer DEFAULT 0',
+		'ratelimit.bucket_grant', 'v', 'u', false),
+	('rl_penalize', 'bucket_id text, cooldown_ms bigint', 'integer', 'v', 'u', false),
+	-- Not for callers, hence in schema ratelimit.
+	('reap_buckets', 'batch integer DEFAULT 500, retention_ms bigint DEFAULT 86400000', 'integer', 'v', 'u', false),
+	('bucket_rows', 'OUT bucket_id text, OUT rule_id text, OUT tokens double precision, OUT capacity double precision, OUT refill_rps double precision, OUT base_rps double precision, OUT min_rps double precision, OUT max_rps double precision, OUT ceiling_configured boolean, OUT backpressure_seen boolean, OUT refilled_at timestamp with time zone, OUT next_dispatch_at timestamp with time zone, OUT cool_until timestamp with time zone, OUT claimed_retry_at timestamp with time zone, OUT last_ramp_at timestamp with time zone',
+		'SETOF record', 'v', 'u', false),
+	('refuse_rewrite', '', 'trigger', 'v', 'u', false),
 	('rl_shard', 'scope_type text, scope_key text', 'integer', 'i', 's', true),
 	('rl_shard', 'id uuid', 'integer', 'i', 's', true),
 	('rl_version', '', 'text', 's', 's', true);
@@ -38,8 +46,8 @@ SELECT bag_eq('SELECT proname::text, arguments FROM found', 'SELECT name, argume
 SELECT bag_eq('SELECT proname::text, arguments, result FROM found', 'SELECT name, arguments, result FROM expected', 'every function returns what the contract says');
 SELECT bag_eq('SELECT proname::text, arguments, provolatile FROM found', 'SELECT name, arguments, volatility FROM expected', 'volatility');
 SELECT bag_eq('SELECT proname::text, arguments, proparallel FROM found', 'SELECT name, arguments, parallel FROM expected', 'parallel mark');
-SELECT is_empty('SELECT oid::regprocedure FROM found WHERE pronamespace <> ''public''::regnamespace', 'all are in the schema that CREATE EXTENSION chose');
-SELECT is_empty('SELECT oid::regprocedure FROM found WHERE proname NOT LIKE ''rl\_%''', 'all are named rl_*');
+SELECT is_empty('SELECT oid::regprocedure FROM found WHERE proname LIKE ''rl\_%'' AND pronamespace <> ''public''::regnamespace', 'those named rl_* are in the schema that CREATE EXTENSION chose');
+SELECT is_empty('SELECT oid::regprocedure FROM found WHERE proname NOT LIKE ''rl\_%'' AND pronamespace <> ''ratelimit''::regnamespace', 'the others are in schema ratelimit');
 SELECT is_empty($$SELECT f.oid::regprocedure FROM found f JOIN pg_language l ON l.oid = f.prolang WHERE lanname <> 'c'$$, 'all are written in C');
 SELECT is_empty('SELECT oid::regprocedure FROM found WHERE probin <> ''$libdir/ratelimit''', 'all are in our library');
 SELECT is_empty('SELECT oid::regprocedure FROM found WHERE prosecdef', 'none is SECURITY DEFINER');

@@ -6,6 +6,23 @@ CREATE EXTENSION IF NOT EXISTS ratelimit;
 
 CREATE TEMP TABLE expected (tab text, col text, type text, nullable bool, fallback text);
 INSERT INTO expected VALUES
+	('buckets', 'capacity', 'double precision', false, NULL),
+	('buckets', 'base_rps', 'double precision', false, NULL),
+	('buckets', 'min_rps', 'double precision', false, NULL),
+	('buckets', 'max_rps', 'double precision', false, NULL),
+	('buckets', 'tokens', 'double precision', false, NULL),
+	('buckets', 'refill_rps', 'double precision', false, NULL),
+	('buckets', 'refilled_at_ms', 'bigint', false, NULL),
+	('buckets', 'next_dispatch_at_ms', 'bigint', false, NULL),
+	('buckets', 'cool_until_ms', 'bigint', false, NULL),
+	('buckets', 'claimed_retry_at_ms', 'bigint', false, NULL),
+	('buckets', 'last_ramp_at_ms', 'bigint', false, NULL),
+	('buckets', 'penalized_at_ms', 'bigint', false, NULL),
+	('buckets', 'ceiling_configured', 'boolean', false, NULL),
+	('buckets', 'backpressure_seen', 'boolean', false, NULL),
+	('buckets', 'retired', 'boolean', false, NULL),
+	('buckets', 'bucket_id', 'text', false, NULL),
+	('buckets', 'rule_id', 'text', false, NULL),
 	('counters', 'window_start', 'timestamp with time zone', false, NULL),
 	('counters', 'used', 'double precision', false, NULL),
 	('counters', 'reserved', 'double precision', false, NULL),
@@ -64,14 +81,20 @@ FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND N
 LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
 WHERE c.relnamespace = 'ratelimit'::regnamespace AND c.relkind = 'r';
 
-SELECT plan(22);
+SELECT plan(26);
 
-SELECT tables_are('ratelimit', ARRAY['counters', 'reservations', 'requests', 'scopes', 'leases'], 'tables');
+SELECT tables_are('ratelimit', ARRAY['buckets', 'counters', 'reservations', 'requests', 'scopes', 'leases'], 'tables');
 SELECT bag_eq('SELECT tab, col, type FROM found', 'SELECT tab, col, type FROM expected', 'columns and their types');
 SELECT bag_eq('SELECT tab, col, nullable FROM found', 'SELECT tab, col, nullable FROM expected', 'columns that may be NULL');
 SELECT bag_eq('SELECT tab, col, fallback FROM found', 'SELECT tab, col, fallback FROM expected', 'defaults');
 SELECT is_empty($$SELECT tab, col FROM found WHERE type LIKE 'text%' AND attcollation <> '"C"'::regcollation$$, 'text is compared by its bytes');
 
+SELECT col_is_pk('ratelimit', 'buckets', ARRAY['bucket_id', 'rule_id'], 'a rule of a bucket is identified by its key');
+SELECT indexes_are('ratelimit', 'buckets', ARRAY['buckets_pkey'], 'no index on what changes in place');
+SELECT is((SELECT string_agg(attname || ' ' || attlen, ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = 'ratelimit.buckets'::regclass AND attnum > 0),
+	'capacity 8, base_rps 8, min_rps 8, max_rps 8, tokens 8, refill_rps 8, refilled_at_ms 8, next_dispatch_at_ms 8, cool_until_ms 8, '
+	'claimed_retry_at_ms 8, last_ramp_at_ms 8, penalized_at_ms 8, ceiling_configured 1, backpressure_seen 1, retired 1, bucket_id -1, rule_id -1',
+	'the columns that the library overwrites, in their order');
 SELECT col_is_pk('ratelimit', 'counters', ARRAY['scope_type', 'scope_key', 'metric', 'window_seconds'], 'a counter is identified by its key');
 SELECT col_is_pk('ratelimit', 'reservations', 'reservation_id', 'a reservation is identified by its id');
 SELECT col_is_pk('ratelimit', 'requests', 'request_id', 'a request_id is unique in the database');
@@ -95,7 +118,9 @@ SELECT bag_eq($$SELECT i.indexrelid::regclass::text, pg_get_indexdef(i.indexreli
 SELECT is_empty($$SELECT relname FROM pg_class WHERE relnamespace = 'ratelimit'::regnamespace AND relpersistence <> 'p'$$, 'everything survives a crash');
 SELECT set_has($$SELECT relname::text FROM pg_class WHERE relnamespace = 'ratelimit'::regnamespace AND 'fillfactor=50' = ANY (reloptions)$$,
 	$$VALUES ('counters'), ('scopes')$$, 'rows that are updated in place have room beside them');
-SELECT is_empty($$SELECT t.tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid WHERE c.relnamespace = 'ratelimit'::regnamespace$$, 'no triggers, so no foreign keys');
+SELECT is_empty($$SELECT t.tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid WHERE c.relnamespace = 'ratelimit'::regnamespace AND c.relname <> 'buckets'$$, 'no triggers, so no foreign keys');
+SELECT bag_eq($$SELECT tgname::text, tgenabled::text FROM pg_trigger WHERE tgrelid = 'ratelimit.buckets'::regclass$$,
+	$$VALUES ('buckets_refuse_statement', 'A'), ('buckets_refuse_row', 'A')$$, 'buckets refuse to be rewritten, always');
 SELECT is_empty($$SELECT relname FROM pg_class WHERE relnamespace = 'ratelimit'::regnamespace AND (relrowsecurity OR relhasrules AND relkind = 'r')$$, 'no row security and no rules');
 
 SELECT * FROM finish();
