@@ -177,13 +177,20 @@ Vector<DatabaseName> connectable_databases()
 	return databases;
 }
 
-bool database_exists(Oid database)
+DatabaseState state_of_database(Oid database)
 {
 	return call([=] {
 		StartTransactionCommand();
-		const bool exists = SearchSysCacheExists1(DATABASEOID, ObjectIdGetDatum(database));
+		DatabaseState state = DatabaseState::gone;
+		if (SearchSysCacheExists1(DATABASEOID, ObjectIdGetDatum(database))) {
+			// The lock that connecting takes; the commit gives it back.
+			LOCKTAG tag;
+			SET_LOCKTAG_OBJECT(tag, InvalidOid, DatabaseRelationId, database, 0);
+			const LockAcquireResult result = LockAcquire(&tag, RowExclusiveLock, false, true);
+			state = result == LOCKACQUIRE_NOT_AVAIL ? DatabaseState::held : DatabaseState::free;
+		}
 		CommitTransactionCommand();
-		return exists;
+		return state;
 	});
 }
 

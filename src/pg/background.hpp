@@ -56,7 +56,9 @@ struct DatabaseName {
 // Those that accept connections.
 [[nodiscard]] Vector<DatabaseName> connectable_databases();
 
-[[nodiscard]] bool database_exists(Oid database);
+// Whether a worker could connect right now: a database that is being dropped or copied is held.
+enum class DatabaseState { free, held, gone };
+[[nodiscard]] DatabaseState state_of_database(Oid database);
 
 using Worker = BackgroundWorkerHandle;
 

@@ -27,8 +27,8 @@ enum LeaseColumn : int { expires_at_column = 2, amount_column = 4 };
 Statement lock_scope_statement{"SELECT FROM ratelimit.scopes WHERE " SCOPE_IS " FOR UPDATE", {TEXTOID, TEXTOID}};
 
 Statement insert_scope_statement{
-	"INSERT INTO ratelimit.scopes (scope_type, scope_key, leased, lease_count, expires_from, touched_at)"
-	" VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING",
+	"INSERT INTO ratelimit.scopes (scope_type, scope_key, leased, lease_count, expires_from, touched_at, idle_from)"
+	" VALUES ($1, $2, $3, $4, $5, $6, $6) ON CONFLICT DO NOTHING",
 	{TEXTOID, TEXTOID, FLOAT8OID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID}};
 
 // The place and the maker name one version of the row; see the counters.

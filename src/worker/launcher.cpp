@@ -25,6 +25,7 @@ namespace shared_memory = pg::shared_memory;
 constexpr std::int64_t list_interval_ms = 4'000;
 constexpr std::int64_t probe_interval_ms = 600'000;
 constexpr std::int64_t slot_retry_ms = 1'000;
+constexpr std::int64_t held_retry_ms = 1'000;
 
 // Workers at the same time; among them one that only looks whether the extension is there.
 constexpr std::size_t workers_max = 3;
@@ -37,6 +38,7 @@ struct Known {
 	background::Worker *worker = nullptr; // the one that is under way
 	Chores chores;                        // what it was sent for
 	std::int64_t rounds_before = 0;
+	std::int64_t held_until_ms = 0; // somebody drops or copies it
 	bool listed = true;
 };
 
@@ -172,7 +174,7 @@ void Launcher::start_due(std::int64_t now_ms)
 			return;
 		const std::size_t place = (first + i) % known_.size();
 		Known &known = known_[place];
-		if (known.worker != nullptr || !known.listed)
+		if (known.worker != nullptr || !known.listed || now_ms < known.held_until_ms)
 			continue;
 		Chores chores{now_set.reap_ms > 0, now_set.recover_ms > 0};
 		if (known.installed) {
@@ -190,9 +192,15 @@ void Launcher::start_due(std::int64_t now_ms)
 bool Launcher::start(Known &known, Chores chores, std::int64_t now_ms)
 {
 	const Oid database = known.database.oid;
-	if (!background::database_exists(database)) {
-		list_at_ms_ = now_ms;
+	switch (background::state_of_database(database)) {
+	case background::DatabaseState::free:
+		break;
+	case background::DatabaseState::held:
+		known.held_until_ms = now_ms + held_retry_ms;
+		return false;
+	case background::DatabaseState::gone:
 		known.listed = false;
+		list_at_ms_ = now_ms;
 		return false;
 	}
 	if (!shared_memory::take(database)) {
@@ -228,10 +236,11 @@ std::int64_t Launcher::wait_ms(std::int64_t now_ms) const
 	for (const Known &known : known_) {
 		if (known.worker != nullptr || under_way_ >= workers_max)
 			continue; // the end of a worker sets the latch
+		const std::int64_t held_ms = known.held_until_ms - now_ms;
 		if (known.installed)
-			wait = std::min(wait, known.schedule.wait_ms(intervals(), now_ms));
+			wait = std::min(wait, std::max(held_ms, known.schedule.wait_ms(intervals(), now_ms)));
 		else if (probes_ == 0)
-			wait = std::min(wait, std::max<std::int64_t>(0, known.probe_at_ms - now_ms));
+			wait = std::min(wait, std::max({held_ms, known.probe_at_ms - now_ms, std::int64_t{0}}));
 	}
 	return std::max({wait, slots_at_ms_ - now_ms, std::int64_t{1}});
 }
