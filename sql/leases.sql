@@ -84,4 +84,12 @@ SELECT * FROM test.problems();
 SELECT allowed, used, remaining FROM rl_reserve('key', 'g', 'concurrent', 100, 49);
 SELECT allowed, reason, used FROM rl_reserve('key', 'g', 'concurrent', 100);
 SELECT count(*) AS rows, leased, lease_count FROM ratelimit.leases, ratelimit.scopes GROUP BY leased, lease_count;
+-- A small lease beside a huge one is not swallowed by rounding.
+BEGIN;
+SELECT lease_id AS huge FROM rl_reserve('user', 'huge', 'concurrent', 1e18, 1e17) \gset
+SELECT allowed FROM rl_reserve('user', 'huge', 'concurrent', 1e18, 1);
+SELECT leases FROM rl_release(lease_ids => ARRAY[:'huge']::uuid[]);
+SELECT allowed, used FROM rl_check('user', 'huge', 'concurrent', 1);
+SELECT leased, lease_count FROM ratelimit.scopes WHERE scope_key = 'huge';
+ROLLBACK;
 SELECT * FROM test.problems();

@@ -33,5 +33,15 @@ SELECT allowed, used, remaining FROM rl_reserve('key', 'a', 'concurrent', 10000,
 SELECT count(*) AS rows FROM ratelimit.leases;
 SELECT leased, lease_count FROM ratelimit.scopes;
 SELECT * FROM test.problems();
+-- Grants add up what has expired until it is removed: each of them removes a part of that, and soon nothing is left to add up.
+CALL test.begin();
+SET ratelimit.clock = '2030-01-01 00:00:00+00';
+CALL test.reserve_many(4000);
+SET ratelimit.clock = '2030-01-01 00:01:00+00';
+CALL test.reserve_many(1);
+SELECT count(*) AS rows FROM ratelimit.leases WHERE expires_at <= '2030-01-01 00:01:00+00';
+CALL test.reserve_many(39);
+SELECT count(*) AS rows FROM ratelimit.leases WHERE expires_at <= '2030-01-01 00:01:00+00';
+SELECT * FROM test.problems();
 DROP PROCEDURE test.reserve_many(int);
 DROP TABLE test.calls;

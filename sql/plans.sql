@@ -34,6 +34,14 @@ SELECT test.fetched('leases') AS before \gset
 SELECT * FROM rl_release(lease_ids => array(SELECT id FROM test.ids WHERE i IN (1, 300)));
 SELECT test.fetched('leases') - :before <= 12 AS by_id;
 COMMIT;
+-- A release does not look at what has expired in the scope.
+INSERT INTO test.ids SELECT 1000, lease_id FROM rl_reserve('key', 'k', 'concurrent', 1000, 1, 60, 3600);
+SET ratelimit.clock = '2030-01-01 00:30:00+00';
+BEGIN;
+SELECT test.fetched('leases') AS before \gset
+SELECT * FROM rl_release(lease_ids => array(SELECT id FROM test.ids WHERE i = 1000));
+SELECT test.fetched('leases') - :before <= 12 AS by_id;
+COMMIT;
 -- Settings of the session do not lead to other plans.
 \c -
 SET ratelimit.clock = '2030-01-01 00:00:00+00';

@@ -63,6 +63,7 @@ ALTER FUNCTION rl_release(uuid[], uuid[], text) PARALLEL SAFE;
 ALTER FUNCTION rl_attach(text, uuid[], uuid[]) PARALLEL SAFE;
 ALTER FUNCTION rl_renew(uuid[], int) PARALLEL SAFE;
 ALTER FUNCTION rl_check(text, text, text, float8, float8, int) PARALLEL SAFE;
+ALTER FUNCTION rl_check(jsonb) PARALLEL SAFE;
 SET LOCAL force_parallel_mode = on;
 \set VERBOSITY terse
 SAVEPOINT s;
@@ -87,7 +88,10 @@ SELECT rl_attach('x');
 ROLLBACK TO s;
 SELECT rl_renew('{}');
 ROLLBACK TO s;
+-- rl_check neither: a worker cannot take a fresh snapshot.
 SELECT rl_check('key', 'a', 'rpm', 5);
+ROLLBACK TO s;
+SELECT rl_check('[]');
 ROLLBACK TO s;
 \set VERBOSITY default
 -- What is PARALLEL SAFE does work there.

@@ -42,6 +42,17 @@ SET ratelimit.clock = ' ';
 SET ratelimit.clock = '2030-02-30 00:00:00+00';
 SET ratelimit.clock = '25:00';
 SET ratelimit.clock = '999999-01-01 00:00:00+00';
+-- So is what leaves no room for the windows and expiries around it; next to that, all of them can be stored and shown.
+SET ratelimit.clock = '294276-12-31 23:59:59+00';
+SET ratelimit.clock = '4714-11-24 00:00:00+00 BC';
+SET ratelimit.clock = '294275-12-30 00:00:00+00';
+SELECT d.* FROM test.limit('end', 'concurrent', 5, 1, '{"lease_ttl_seconds": 31622400}') l,
+	LATERAL (SELECT allowed, lease_expires_at > '294276-01-01' AS far FROM rl_reserve(jsonb_build_array(l))) d;
+SELECT allowed, window_start, reset_at FROM rl_reserve('key', 'end', 'rpm', 5, 1, 31622400);
+SET ratelimit.clock = '4712-01-01 00:00:00+00 BC';
+SELECT allowed, window_start, reset_at FROM rl_reserve('key', 'start', 'rpm', 5, 1, 31622400);
+SELECT count(t::text) FROM ratelimit.reservations t WHERE scope_key IN ('end', 'start');
+SET ratelimit.clock = '2030-01-01 00:00:10+00';
 SELECT test.now();
 -- It follows the transaction that sets it.
 BEGIN;

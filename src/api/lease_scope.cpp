@@ -8,11 +8,12 @@ namespace ratelimit::api {
 
 namespace {
 
-// How many expired leases a grant removes beyond what it needs: a sixteenth of the backlog, which it has just added up, and
-// at least sixteen. The backlog shrinks geometrically, so that each lease is added up a bounded number of times on average.
+// How many expired leases a grant removes beyond what it needs: an eighth of the backlog, which it has just added up, at
+// least sixteen and never so many that one grant pays for all. The backlog shrinks geometrically, so that each lease is
+// added up a bounded number of times on average.
 std::size_t extra_removals(const LeaseScope &scope) noexcept
 {
-	return static_cast<std::size_t>(std::max<std::int64_t>(16, scope.usage().expired_count / 16));
+	return static_cast<std::size_t>(std::clamp<std::int64_t>(scope.usage().expired_count / 8, 16, 1000));
 }
 
 using Ids = pg::Vector<core::Uuid>;
@@ -75,8 +76,14 @@ Round remove_round(core::View<LeaseScope> scopes, core::Instant now, store::Lock
 			pick_expired(scope, now, needed, extra);
 	const auto removed = store::remove_expired(sorted_view(needed), now, locked);
 	const auto removed_too = store::remove_expired(sorted_view(extra), now, store::Locked::skip);
+	pg::SmallVector<core::StoredScope, 4> before;
+	for (const LeaseScope &scope : scopes)
+		before.push_back(scope.stored());
 	subtract_removed(scopes, removed);
 	subtract_removed(scopes, removed_too);
+	for (std::size_t i = 0; i < scopes.size; i++)
+		if (scopes[i].row && core::sum_is_doubtful(before[i], scopes[i].row->scope))
+			scopes[i].row->scope.leased = store::sum_leases(scopes[i].key);
 	for (LeaseScope &scope : scopes)
 		if (may_have_expired(scope, now))
 			scope.row->scope.expires_from = store::expiry_from(scope.key, scope.row->scope.expires_from);

@@ -32,8 +32,8 @@ struct LeaseScope {
 // Locks the scope's row, creating it when there is none.
 void lock_scope(LeaseScope &scope, core::Instant now);
 
-// Removes expired leases of the locked scopes until what the call asks for fits, oldest first, and a small batch more, so
-// that each lease is removed once and no grant pays for many. What looked expired may have been renewed by a transaction that
+// Removes expired leases of the locked scopes until what the call asks for fits, oldest first, and a batch more, so
+// that each lease is removed once and no grant pays for all. What looked expired may have been renewed by a transaction that
 // has ended since. The rows hold the new sums, which are written either way.
 struct Room {
 	bool fits;

@@ -11,7 +11,7 @@ namespace {
 void require_mode(Mode mode, const char *name)
 {
 	if (mode == Mode::check)
-		pg::require_no_parallel_mode(name);
+		pg::require_own_snapshots(name);
 	else
 		pg::require_writes(name);
 }

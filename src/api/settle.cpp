@@ -189,8 +189,12 @@ int release_leases(Ids &lease_ids, LockedScopes &locked)
 		}
 		if (count == 0)
 			continue;
-		if (const auto row = store::read_scope(scope.key, now))
-			store::write_scope(*row, core::remove_leases(row->scope, amount, count), now);
+		if (const auto row = store::read_scope_sums(scope.key)) {
+			core::StoredScope after = core::remove_leases(row->scope, amount, count);
+			if (core::sum_is_doubtful(row->scope, after))
+				after.leased = store::sum_leases(scope.key);
+			store::write_scope(*row, after, now);
+		}
 	}
 	return static_cast<int>(removed.size());
 }

@@ -34,6 +34,13 @@ struct ScopeUsage {
 [[nodiscard]] StoredScope add_lease(StoredScope scope, double amount, Instant expires_at) noexcept;
 [[nodiscard]] StoredScope remove_leases(StoredScope scope, double amount, std::int64_t count) noexcept;
 
+// Whether so little of a sum is left after a removal that rounding may have swallowed small amounts beside large ones: then
+// the sum has to be taken anew from the rows.
+[[nodiscard]] constexpr bool sum_is_doubtful(const StoredScope &before, const StoredScope &after) noexcept
+{
+	return after.lease_count > 0 && after.leased < before.leased * 1e-6;
+}
+
 // Whether a lease of `amount` fits beside the live ones. A saturated scope says when its next lease ends, kept within
 // [1 s, 5 s], since a holder may release sooner.
 [[nodiscard]] Verdict decide_lease(const ScopeUsage &usage, double amount, double limit, Instant now) noexcept;

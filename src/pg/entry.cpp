@@ -101,10 +101,10 @@ void require_writes(const char *function_name)
 		throw SqlError{ERRCODE_READ_ONLY_SQL_TRANSACTION,
 			std::string("cannot execute ") + function_name + "() in a read-only transaction", "",
 			"Call it in a READ WRITE transaction."};
-	require_no_parallel_mode(function_name);
+	require_own_snapshots(function_name);
 }
 
-void require_no_parallel_mode(const char *function_name)
+void require_own_snapshots(const char *function_name)
 {
 	if (IsInParallelMode())
 		throw SqlError{ERRCODE_INVALID_TRANSACTION_STATE,

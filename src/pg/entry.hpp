@@ -51,8 +51,8 @@ Datum entry(FunctionCallInfo fcinfo)
 // parallel worker, whatever the call would have answered.
 void require_writes(const char *function_name);
 
-// For functions that only read: a snapshot of the moment cannot be had in a parallel worker (25000).
-void require_no_parallel_mode(const char *function_name);
+// The last of them, for functions that only read: a parallel operation has one snapshot and cannot take a fresh one.
+void require_own_snapshots(const char *function_name);
 
 // Lets the calling statement be cancelled.
 void check_for_interrupts();

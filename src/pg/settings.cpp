@@ -1,5 +1,6 @@
 #include "pg/settings.hpp"
 
+#include <cstdint>
 #include <cstdlib>
 
 namespace ratelimit::pg::settings {
@@ -58,6 +59,15 @@ bool parse_timestamptz(char *text, TimestampTz *result)
 	return kind == DTK_DATE && tm2timestamp(&broken_down, fraction, &zone, result) == 0;
 }
 
+// What is stored lies up to a window or a TTL, at most 366 days each, before or after the instant of a decision: all of it
+// must be a timestamp too.
+constexpr std::int64_t clock_margin_us = 367 * USECS_PER_DAY;
+
+bool is_usable_clock(TimestampTz at) noexcept
+{
+	return at >= MIN_TIMESTAMP + clock_margin_us && at < END_TIMESTAMP - clock_margin_us;
+}
+
 } // namespace
 
 extern "C" {
@@ -67,8 +77,9 @@ static bool ratelimit_check_clock(char **value, void **extra, GucSource)
 	if (*value == nullptr || **value == '\0')
 		return true;
 	TimestampTz parsed = 0;
-	if (!parse_timestamptz(*value, &parsed)) {
-		GUC_check_errdetail("It must be empty, for the real clock, or a finite timestamp with time zone.");
+	if (!parse_timestamptz(*value, &parsed) || !is_usable_clock(parsed)) {
+		GUC_check_errdetail("It must be empty, for the real clock, or a finite timestamp with time zone, more than a year from "
+							"the first and the last one.");
 		return false;
 	}
 	auto *kept = static_cast<TimestampTz *>(allocate_extra(sizeof(TimestampTz)));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <limits>
 
 #include "pg/call.hpp"
 #include "pg/clock.hpp"
@@ -34,7 +35,7 @@ Datum text_at(const char *written) noexcept { return PointerGetDatum(written); }
 
 std::string_view to_utf8(std::string_view text)
 {
-	if (GetDatabaseEncoding() == PG_UTF8 || text.empty())
+	if (GetDatabaseEncoding() == PG_UTF8 || GetDatabaseEncoding() == PG_SQL_ASCII || text.empty())
 		return text;
 	struct Converted {
 		const char *data;
@@ -270,7 +271,15 @@ std::size_t json_length(const JsonItem &container) { return JsonContainerSize(co
 double json_double(const JsonItem &number)
 {
 	const Numeric value = number.number;
-	return call([=] { return DatumGetFloat8(DirectFunctionCall1(numeric_float8_no_overflow, NumericGetDatum(value))); });
+	return call([=] {
+		const double rounded = DatumGetFloat8(DirectFunctionCall1(numeric_float8_no_overflow, NumericGetDatum(value)));
+		if (rounded != 0)
+			return rounded;
+		// Too small for a double is not nothing, and a negative amount is not none: keep the sign.
+		const Numeric sign = DatumGetNumeric(DirectFunctionCall1(numeric_sign, NumericGetDatum(value)));
+		return DatumGetInt32(DirectFunctionCall1(numeric_int4, NumericGetDatum(sign))) *
+			std::numeric_limits<double>::denorm_min();
+	});
 }
 
 std::string json_text(const JsonItem &item)

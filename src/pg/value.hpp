@@ -24,7 +24,8 @@ using UuidBytes = std::array<std::uint8_t, 16>;
 void write_text(char *target, std::string_view text) noexcept;
 [[nodiscard]] Datum text_at(const char *written) noexcept;
 
-// The text in UTF-8. The same view when the database's encoding is UTF-8 already.
+// The text in UTF-8. The same view when the database's encoding is UTF-8 already, or SQL_ASCII, which does not know what its
+// bytes mean: there they are taken as they are.
 [[nodiscard]] std::string_view to_utf8(std::string_view text);
 
 // A value for the DETAIL of an error: cut to a readable length at a character boundary.

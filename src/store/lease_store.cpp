@@ -84,6 +84,8 @@ Statement attach_statement{"UPDATE ratelimit.leases SET attempt_id = $2 WHERE le
 // Without leases the bound is for ever, which is stored as infinity.
 Datum expiry_datum(core::Instant at)
 {
+	if (at == core::Instant::earliest())
+		return TimestampTzGetDatum(DT_NOBEGIN);
 	return at == core::Instant::latest() ? TimestampTzGetDatum(DT_NOEND) : pg::timestamp_datum(at.us);
 }
 
@@ -117,6 +119,26 @@ pg::ScanKeys scope_conditions(const ScopeKey &key)
 	return keys;
 }
 
+std::optional<ScopeRow> scope_row(pg::Reader &reader, const ScopeKey &key)
+{
+	pg::ScanKeys keys = scope_conditions(key);
+	ScopeRow row;
+	bool found = false;
+	ScopeRow *const target = &row;
+	bool *const target_found = &found;
+	reader.scan(scopes_key, keys, [=](TupleTableSlot *slot) {
+		target->scope.leased = DatumGetFloat8(pg::slot_datum(slot, leased_column));
+		target->scope.lease_count = DatumGetInt64(pg::slot_datum(slot, lease_count_column));
+		target->scope.expires_from = expiry_instant(pg::slot_datum(slot, expires_from_column));
+		target->touched_at = {pg::timestamp_us(pg::slot_datum(slot, touched_at_column))};
+		target->version = pg::slot_version(slot);
+		target->contended = pg::slot_is_contended(slot);
+		*target_found = true;
+		return false;
+	});
+	return found ? std::optional(row) : std::nullopt;
+}
+
 // The earliest expiry of a lease row of the scope that is not before `from` and after `after`.
 std::optional<core::Instant> first_expiry(
 	pg::Reader &reader, const ScopeKey &key, core::Instant from, core::Instant after)
@@ -133,26 +155,26 @@ std::optional<core::Instant> first_expiry(
 	return first == core::Instant::latest() ? std::nullopt : std::optional(first);
 }
 
-struct Expired {
+struct LeaseSum {
 	double amount = 0;
 	std::int64_t count = 0;
 };
 
 // The lease rows of the scope that expire in [from, until], added up.
-Expired add_up_expired(pg::Reader &reader, const ScopeKey &key, core::Instant from, core::Instant until)
+LeaseSum add_up_leases(pg::Reader &reader, const ScopeKey &key, core::Instant from, core::Instant until)
 {
 	pg::ScanKeys keys = scope_conditions(key);
 	keys.from(expiry_datum(from));
 	keys.until(expiry_datum(until));
-	Expired expired;
-	Expired *const target = &expired;
+	LeaseSum sum;
+	LeaseSum *const target = &sum;
 	reader.scan(leases_by_expiry, keys, [=](TupleTableSlot *slot) {
 		CHECK_FOR_INTERRUPTS();
 		target->amount = core::add_amounts(target->amount, DatumGetFloat8(pg::slot_datum(slot, amount_column)));
 		target->count++;
 		return true;
 	});
-	return expired;
+	return sum;
 }
 
 Datum ids_datum(core::View<core::Uuid> ids) { return pg::uuid_array_datum(ids.data, ids.size); }
@@ -193,36 +215,33 @@ ScopeKey::ScopeKey(std::string_view type, std::string_view key)
 // may have, and both scans begin at the bound, so they never walk over the index entries of leases long gone.
 std::optional<ScopeRow> read_scope(const ScopeKey &key, core::Instant now)
 {
-	pg::ScanKeys keys = scope_conditions(key);
-	ScopeRow row;
-	bool found = false;
-	ScopeRow *const target = &row;
-	bool *const target_found = &found;
 	pg::Reader reader;
 	reader.lock(leases_by_expiry);
-	reader.scan(scopes_key, keys, [=](TupleTableSlot *slot) {
-		target->scope.leased = DatumGetFloat8(pg::slot_datum(slot, leased_column));
-		target->scope.lease_count = DatumGetInt64(pg::slot_datum(slot, lease_count_column));
-		target->scope.expires_from = expiry_instant(pg::slot_datum(slot, expires_from_column));
-		target->touched_at = {pg::timestamp_us(pg::slot_datum(slot, touched_at_column))};
-		target->version = pg::slot_version(slot);
-		target->contended = pg::slot_is_contended(slot);
-		*target_found = true;
-		return false;
-	});
-	if (found) {
-		const core::StoredScope &scope = row.scope;
-		row.usage.live = scope.leased;
+	std::optional<ScopeRow> row = scope_row(reader, key);
+	if (row) {
+		const core::StoredScope &scope = row->scope;
+		row->usage.live = scope.leased;
 		if (!core::lease_is_live(scope.expires_from, now)) {
-			const Expired expired = add_up_expired(reader, key, scope.expires_from, now);
-			row.usage.live = core::subtract_amount(scope.leased, expired.amount);
-			row.usage.expired_count = expired.count;
+			const LeaseSum expired = add_up_leases(reader, key, scope.expires_from, now);
+			row->usage.live = core::subtract_amount(scope.leased, expired.amount);
+			row->usage.expired_count = expired.count;
+			if (core::sum_is_doubtful(scope, {row->usage.live, scope.lease_count - expired.count, scope.expires_from}))
+				row->usage.live =
+					add_up_leases(reader, key, now + core::Span{1}, core::Instant::latest()).amount;
 		}
 		if (scope.lease_count > 0)
-			row.usage.next_expiry = first_expiry(reader, key, scope.expires_from, now);
+			row->usage.next_expiry = first_expiry(reader, key, scope.expires_from, now);
 	}
 	reader.finish();
-	return found ? std::optional(row) : std::nullopt;
+	return row;
+}
+
+std::optional<ScopeRow> read_scope_sums(const ScopeKey &key)
+{
+	pg::Reader reader;
+	const std::optional<ScopeRow> row = scope_row(reader, key);
+	reader.finish();
+	return row;
 }
 
 bool lock_scope(const ScopeKey &key)
@@ -267,6 +286,14 @@ core::Instant expiry_from(const ScopeKey &key, core::Instant from)
 	const std::optional<core::Instant> found = first_expiry(reader, key, from, core::Instant{from.us - 1});
 	reader.finish();
 	return found.value_or(core::Instant::latest());
+}
+
+double sum_leases(const ScopeKey &key)
+{
+	pg::Reader reader;
+	const LeaseSum all = add_up_leases(reader, key, core::Instant::earliest(), core::Instant::latest());
+	reader.finish();
+	return all.amount;
 }
 
 pg::Vector<ExpiredLease> read_expired(

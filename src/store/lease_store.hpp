@@ -34,6 +34,8 @@ struct ScopeRow {
 };
 
 [[nodiscard]] std::optional<ScopeRow> read_scope(const ScopeKey &key, core::Instant now);
+// Without what its lease rows say: its usage is left empty, and it costs the same however many there are.
+[[nodiscard]] std::optional<ScopeRow> read_scope_sums(const ScopeKey &key);
 // Locks the row, waiting for others; false when there is none. Until the transaction ends nobody else changes it, nor any
 // lease row of the scope but for renewals.
 [[nodiscard]] bool lock_scope(const ScopeKey &key);
@@ -48,6 +50,9 @@ void delete_scope(const ScopeRow &locked);
 
 // The earliest expiry of a lease row of the scope that is not before `from`; `latest` when there is none.
 [[nodiscard]] core::Instant expiry_from(const ScopeKey &key, core::Instant from);
+
+// The sum over all lease rows of the scope, which is locked.
+[[nodiscard]] double sum_leases(const ScopeKey &key);
 
 struct ExpiredLease {
 	core::Uuid id;

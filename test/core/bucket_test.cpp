@@ -170,7 +170,7 @@ TEST(Bucket, SeveralRulesAllAgreeAndAllPay)
 	const BucketConfig configs[] = {
 		config_of(rule(100, 1'000)), config_of(rule(5, 10'000)), config_of(rule(500, 1'000))};
 	BucketState states[] = {new_row(configs[0], now_ms), new_row(configs[1], now_ms), new_row(configs[2], now_ms)};
-	states[2].next_dispatch_at_ms = now_ms + 40;
+	states[1].next_dispatch_at_ms = now_ms + 40;
 
 	// 5 is the fewest; the slowest, 0.5 a second, paces: 1000 / 0.4 = 2500; the latest dispatch is at 40.
 	const BucketGrant grant = acquire(states, configs, 3, demand(8), now_ms);
@@ -298,6 +298,8 @@ TEST(Bucket, ARuleThatDoesNotCoolClimbsWhileAnotherCools)
 	const BucketGrant grant = acquire(states, configs, 2, demand(1, 1), now_ms + 1'000);
 	EXPECT_EQ(grant.granted, 0);
 	EXPECT_EQ(grant.wait_ms, 4'000);
+	EXPECT_EQ(grant.cool_until_ms, now_ms + 5'000);
+	EXPECT_EQ(grant.claimed_retry_at_ms, now_ms + 5'000);
 	EXPECT_EQ(states[0].refill_rps, 0.5); // max(min, 1 / 2)
 	EXPECT_EQ(states[1].refill_rps, 2);
 	EXPECT_EQ(grant.effective_rps, 0.5);

@@ -10,7 +10,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = start_server('main');
+my $node = start_server('main', "ratelimit.clock = '2030-01-01 00:00:10+00'\n");
 $node->safe_psql('postgres', <<'SQL');
 	CREATE ROLE client LOGIN;
 	CREATE ROLE other;
@@ -58,7 +58,6 @@ $node->safe_psql('postgres', <<'SQL');
 			(SELECT string_agg(t::text, ',' ORDER BY t::text) FROM ratelimit.requests t)))
 	$$;
 	SELECT rl_reserve('t', 'k', 'rpm', 100, task_id => 'held'), rl_reserve('t', 'k', 'concurrent', 100, task_id => 'held');
-	SELECT rl_reserve('t', 'mine counters UPDATE', 'rpm', 100) WHERE false;
 	CREATE TABLE ids AS SELECT ARRAY(SELECT reservation_id FROM ratelimit.reservations) AS reservations, ARRAY(SELECT lease_id FROM ratelimit.leases) AS leases;
 	GRANT SELECT ON ids TO client;
 SQL
@@ -74,10 +73,25 @@ sub is_caller_again
 }
 is_caller_again($client, 'before');
 
+# ----- no error at all: granted, denied, nothing to do ----------------------------------------------------------------
+
+for my $call (
+	"rl_check('t', 'k', 'rpm', 100)", "rl_check('t', 'k', 'concurrent', 1)", "rl_consume('t', 'fine', 'rpm', 100)", "rl_consume('t', 'fine', 'rpm', 0)",
+	"rl_reserve('t', 'fine', 'rpm', 100, request_id => 'twice')", "rl_reserve('t', 'fine', 'rpm', 100, request_id => 'twice')",
+	"rl_reserve('t', 'k', 'rpm', 1)", "rl_reserve('t', 'fine', 'concurrent', 9)", "rl_reserve('[]')", "rl_check('[]')",
+	"rl_attach('a', (SELECT reservations FROM ids), (SELECT leases FROM ids))", "rl_renew((SELECT leases FROM ids))",
+	"rl_commit('{00000000-0000-0000-0000-000000000000}')", "rl_commit('{}')", "rl_release()",
+	"rl_release('{00000000-0000-0000-0000-000000000000}', '{00000000-0000-0000-0000-000000000000}')")
+{
+	like(ask($client, "SELECT current_user FROM (SELECT count(*) FROM (SELECT $call OFFSET 0) c) d"), qr/^client$/, "$call, seen in the same statement");
+	is_caller_again($client, '... then');
+	is(ask($client, "BEGIN; DO \$\$ BEGIN PERFORM $call; END \$\$; SELECT current_user; COMMIT"), 'client', '... in the same transaction');
+	is_caller_again($client, '... then');
+}
+
 # ----- raised by the server in the middle of a call -----------------------------------------------------------------
 
 my $lists = q{'[{"scope_type": "t", "scope_key": "%s", "metric": "rpm", "limit": 100}, {"scope_type": "t", "scope_key": "k", "metric": "concurrent", "limit": 100}]'};
-my $now = ask($client, 'SELECT current_user');
 my @mines = (
 	[ "SELECT rl_reserve('t', 'k', 'rpm', 100, 13)", '23514|new row for relation "reservations" violates check constraint "not_13"' ],
 	[ "SELECT rl_reserve('t', 'fresh', 'rpm', 100, 13)", '23514|new row for relation "reservations" violates check constraint "not_13"' ],
