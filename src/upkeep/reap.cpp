@@ -31,12 +31,14 @@ auto scope_order(const store::LeaseRow &lease) noexcept { return std::tie(lease.
 // Takes removed leases off the sums of their scope, whose row is locked.
 void subtract_leases(const store::ScopeKey &key, const pg::Vector<store::RemovedLease> &removed, core::Instant now)
 {
-	const auto row = store::read_scope(key, now);
-	if (!row || removed.empty())
+	const auto row = removed.empty() ? std::nullopt : store::read_scope_sums(key);
+	if (!row)
 		return;
 	core::StoredScope scope = row->scope;
 	for (const store::RemovedLease &lease : removed)
 		scope = core::remove_leases(scope, lease.amount, 1);
+	if (core::sum_is_doubtful(row->scope, scope))
+		scope.leased = store::sum_leases(key);
 	if (scope.lease_count > 0)
 		scope.expires_from = store::expiry_from(key, scope.expires_from);
 	store::write_scope(*row, scope, now);
