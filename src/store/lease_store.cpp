@@ -6,6 +6,7 @@
 #include "core/check.hpp"
 #include "pg/spi.hpp"
 #include "pg/value.hpp"
+#include "store/scope_places.hpp"
 
 namespace ratelimit::store {
 
@@ -140,22 +141,6 @@ pg::ScanKeys scope_conditions(const ScopeKey &key)
 	return keys;
 }
 
-// The places of the scopes that this session wrote last, by the hash of their keys. Only a hint: what stands there is
-// looked at.
-struct ScopePlace {
-	std::uint32_t hash;
-	bool known;
-	ItemPointerData place;
-};
-constexpr std::size_t scope_places_count = 64;
-ScopePlace scope_places[scope_places_count] = {};
-
-const ScopePlace *place_of(const ScopeKey &key) noexcept
-{
-	const ScopePlace &place = scope_places[key.hash % scope_places_count];
-	return place.known && place.hash == key.hash ? &place : nullptr;
-}
-
 bool same_text(Datum a, Datum b) noexcept
 {
 	const auto *const left = reinterpret_cast<const text *>(DatumGetPointer(a));
@@ -184,10 +169,10 @@ std::optional<ScopeRow> scope_row(pg::Reader &reader, const ScopeKey &key)
 	ScopeRow row;
 	row.key = key;
 	ScopeRow *const target = &row;
-	if (const ScopePlace *const place = place_of(key)) {
+	if (const ItemPointerData *const place = remembered_place(key)) {
 		const Datum scope_type = key.scope_type;
 		const Datum scope_key = key.scope_key;
-		if (reader.visit_place(scopes_key, place->place, [=](TupleTableSlot *slot) {
+		if (reader.visit_place(scopes_key, *place, [=](TupleTableSlot *slot) {
 				if (!same_text(pg::slot_datum(slot, scope_type_column), scope_type) ||
 					!same_text(pg::slot_datum(slot, scope_key_column), scope_key))
 					return false;
@@ -280,11 +265,6 @@ ScopeKey::ScopeKey(std::string_view type, std::string_view key)
 {
 }
 
-void remember_place(const ScopeKey &key, const ItemPointerData &place) noexcept
-{
-	scope_places[key.hash % scope_places_count] = {key.hash, true, place};
-}
-
 // One snapshot for the sums and the rows under them. What has expired is added up only where the bound says that something
 // may have, and both scans begin at the bound, so they never walk over the index entries of leases long gone.
 std::optional<ScopeRow> read_scope(const ScopeKey &key, core::Instant now)
@@ -317,9 +297,9 @@ std::optional<ScopeRow> read_scope_sums(const ScopeKey &key)
 
 bool lock_scope(const ScopeKey &key)
 {
-	if (const ScopePlace *const place = place_of(key)) {
+	if (const ItemPointerData *const place = remembered_place(key)) {
 		Parameters parameters = scope_parameters(key);
-		parameters.add(PointerGetDatum(&place->place));
+		parameters.add(PointerGetDatum(place));
 		if (lock_place_statement.run(Access::write, parameters).count() > 0)
 			return true;
 	}

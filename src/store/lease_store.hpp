@@ -56,10 +56,6 @@ void write_scope(const ScopeRow &locked, const core::StoredScope &scope, core::I
 // Takes back a row that this call has inserted.
 void delete_scope(const ScopeRow &locked);
 
-// Where this session has last written the row of a scope. A transaction that writes one row many times leaves as many
-// versions behind, which the index leads to one after the other; the place leads to the newest at once.
-void remember_place(const ScopeKey &key, const ItemPointerData &place) noexcept;
-
 // The earliest expiry of a lease row of the scope that is not before `from`; `latest` when there is none.
 [[nodiscard]] core::Instant expiry_from(const ScopeKey &key, core::Instant from);
 

@@ -4,6 +4,7 @@
 #include "pg/index_scan.hpp"
 #include "pg/spi.hpp"
 #include "pg/value.hpp"
+#include "store/scope_places.hpp"
 
 namespace ratelimit::store {
 

@@ -9,7 +9,7 @@ SELECT d.classid, d.objid, (pg_identify_object(d.classid, d.objid, 0)).*
 FROM pg_depend d JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid
 WHERE e.extname = 'ratelimit' AND d.deptype = 'e';
 
-SELECT plan(25);
+SELECT plan(24);
 
 SELECT has_extension('ratelimit', 'the extension is there');
 SELECT is((SELECT extversion FROM pg_extension WHERE extname = 'ratelimit'), rl_version(), 'the library and the catalog have the same version');

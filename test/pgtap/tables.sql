@@ -120,7 +120,7 @@ FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND N
 LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
 WHERE c.relnamespace = 'ratelimit'::regnamespace AND c.relkind = 'r';
 
-SELECT plan(33);
+SELECT plan(32);
 
 SELECT tables_are('ratelimit', ARRAY['buckets', 'counters', 'reservations', 'requests', 'scopes', 'leases', 'tasks', 'waiting', 'awaited'], 'tables');
 SELECT bag_eq('SELECT tab, col, type FROM found', 'SELECT tab, col, type FROM expected', 'columns and their types');
