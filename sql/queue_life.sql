@@ -61,6 +61,23 @@ SELECT test.stand(rl_admit('a', test.slots('m')));
 SELECT test.error($$SELECT rl_renew_waiters('{a}', '{}')$$);
 SELECT * FROM test.problems();
 
+-- The same by its own call, while somebody else has the slot.
+CALL test.begin();
+SET ratelimit.clock = '2025-01-01 12:00:00+00';
+SELECT test.stand(rl_admit('hold', test.slots('m'))), test.stand(rl_admit('a', test.slots('m')));
+SET ratelimit.clock = '2025-01-01 12:00:01+00';
+SELECT test.stand(rl_admit('b', test.slots('m'), waiter_id => 'b2'));
+SET ratelimit.clock = '2025-01-01 12:00:15+00';
+SELECT rl_cancel('hold');
+SELECT test.stand(rl_admit('c', test.slots('m')));
+SELECT head_at FROM ratelimit.scopes;
+SELECT allowed FROM rl_reserve('model', 'm', 'concurrent', 1, task_id => 'r');
+SELECT test.stand(rl_admit('a', test.slots('m')));
+SELECT head_at FROM ratelimit.scopes;
+SELECT rl_release(lease_ids => array_agg(lease_id)) FROM ratelimit.leases;
+SELECT test.stand(rl_admit('b', test.slots('m'), waiter_id => 'b2'));
+SELECT * FROM test.problems();
+
 -- rl_defer: as long as asked, else doubling from about 1 s, spread by the id; others pass meanwhile.
 CALL test.begin();
 SET ratelimit.clock = '2025-01-01 12:00:00+00';

@@ -51,6 +51,8 @@ TEST(Queue, AtTheInstantOfADeadlineOrAnExpiryItIsOver)
 	EXPECT_FALSE(is_put_aside({{}, {}, now}, now));
 	EXPECT_TRUE(may_be_head({{}, {}, {}}, now));
 	EXPECT_FALSE(may_be_head({now, {}, {}}, now));
+	EXPECT_FALSE(may_be_head({{}, now, {}}, now));
+	EXPECT_FALSE(may_be_head({{}, {}, now + tick}, now));
 }
 
 TEST(Queue, TheFirstScopeThatRefusesIsNamed)
