@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/queue.hpp"
 #include "core/request.hpp"
 #include "core/uuid7.hpp"
 #include "pg/memory.hpp"
@@ -30,6 +31,19 @@ struct Place {
 [[noreturn]] void reject(const Place &place, const std::string &detail, const std::string &hint);
 [[noreturn]] void reject_null(const Place &place);
 [[noreturn]] void reject_length(std::string_view argument, std::size_t length);
+// A key of a list's element that nobody knows, and an element that is no object; the hint lists the known keys.
+[[noreturn]] void reject_key(const Place &place, std::string_view known_keys_hint);
+[[noreturn]] void reject_element(
+	std::string_view argument, std::size_t ordinal, const pg::JsonItem &element, std::string_view known_keys_hint);
+
+// --- values of JSON keys -------------------------------------------------------------------------------------------
+
+[[nodiscard]] std::string json_detail(const pg::JsonItem &item);
+[[nodiscard]] std::string_view json_string(const Place &place, const pg::JsonItem &item);
+[[nodiscard]] double json_number(const Place &place, const pg::JsonItem &item);
+[[nodiscard]] std::int32_t json_seconds(const Place &place, const pg::JsonItem &item);
+// What callers may add to an element for their own use.
+[[nodiscard]] bool is_opaque_key(std::string_view key) noexcept;
 
 // --- plain values --------------------------------------------------------------------------------------------------
 
@@ -45,11 +59,11 @@ void check_own_scope_type(const Place &place, std::string_view scope_type);
 double check_amount(const Place &place, double amount);
 std::int32_t check_seconds(const Place &place, std::int64_t seconds);
 
-// --- values of JSON keys -------------------------------------------------------------------------------------------
-
-[[nodiscard]] std::string json_detail(const pg::JsonItem &item);
-[[nodiscard]] std::string_view json_string(const Place &place, const pg::JsonItem &item);
-[[nodiscard]] double json_number(const Place &place, const pg::JsonItem &item);
+// `sync` or `async`; absent when NULL.
+[[nodiscard]] std::optional<core::TaskMode> mode_argument(FunctionCallInfo fcinfo, int index);
+// A bound on how much one call does, 1 to 10,000; NULL is the default.
+[[nodiscard]] std::int32_t batch_argument(
+	FunctionCallInfo fcinfo, int index, std::string_view name, std::int32_t default_value);
 
 // --- limits --------------------------------------------------------------------------------------------------------
 
@@ -74,6 +88,9 @@ enum class Presence { required, optional };
 	FunctionCallInfo fcinfo, int index, std::string_view name, Presence presence);
 // As given, with absent elements for NULL.
 [[nodiscard]] pg::Vector<std::optional<core::Uuid>> ids_argument(FunctionCallInfo fcinfo, int index, std::string_view name);
+
+// The texts of an array that is required and has no NULL element, each a name.
+[[nodiscard]] pg::Vector<std::string_view> names_argument(FunctionCallInfo fcinfo, int index, std::string_view name);
 
 // What was really spent, by metric.
 struct ActualAmount {

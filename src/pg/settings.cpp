@@ -10,6 +10,7 @@ namespace {
 // Owned by the server; the initial values equal the boot values below.
 char *clock_text = nullptr;
 int retention = 3600;
+int waiter_ttl = 15;
 bool durable_buckets = false;
 
 // What the check hook of `ratelimit.clock` hands to the assign hook.
@@ -104,6 +105,10 @@ void define_settings()
 		"wal_writer_delay.",
 		&durable_buckets, false, PGC_SUSET, 0, nullptr, nullptr, nullptr);
 
+	DefineCustomIntVariable("ratelimit.waiter_ttl", "Takes the waiter of a sync task for gone when it has not asked for this long.",
+		"Each call for the task, and rl_renew_waiters, begin it anew.", &waiter_ttl, 15, 1, 31622400, PGC_SUSET, GUC_UNIT_S,
+		nullptr, nullptr, nullptr);
+
 #if PG_VERSION_NUM >= 150000
 	MarkGUCPrefixReserved("ratelimit");
 #else
@@ -118,6 +123,7 @@ std::optional<TimestampTz> test_clock() noexcept
 
 int retention_seconds() noexcept { return retention; }
 
+int waiter_ttl_seconds() noexcept { return waiter_ttl; }
 bool bucket_durable() noexcept { return durable_buckets; }
 
 } // namespace ratelimit::pg::settings

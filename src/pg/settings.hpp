@@ -15,6 +15,9 @@ void define_settings();
 // `ratelimit.retention`: how long finished rows are kept, in seconds. 0 = not at all.
 [[nodiscard]] int retention_seconds() noexcept;
 
+// `ratelimit.waiter_ttl`: how long the waiter of a sync task counts as present after each call, in seconds.
+[[nodiscard]] int waiter_ttl_seconds() noexcept;
+
 // `ratelimit.bucket_durable`: whether an acquire takes part in the commit.
 [[nodiscard]] bool bucket_durable() noexcept;
 

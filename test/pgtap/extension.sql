@@ -9,7 +9,7 @@ SELECT d.classid, d.objid, (pg_identify_object(d.classid, d.objid, 0)).*
 FROM pg_depend d JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid
 WHERE e.extname = 'ratelimit' AND d.deptype = 'e';
 
-SELECT plan(22);
+SELECT plan(24);
 
 SELECT has_extension('ratelimit', 'the extension is there');
 SELECT is((SELECT extversion FROM pg_extension WHERE extname = 'ratelimit'), rl_version(), 'the library and the catalog have the same version');
@@ -36,6 +36,16 @@ SELECT is((SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod),
 	'limit_value double precision, amount double precision, used double precision, reserved double precision, remaining double precision, '
 	'window_start timestamp with time zone, reset_at timestamp with time zone, reservation_id uuid, lease_id uuid, lease_expires_at timestamp with time zone',
 	'columns of a decision, in this order');
+
+SELECT has_composite('ratelimit', 'admission', 'type admission');
+SELECT is((SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod), ', ' ORDER BY attnum) FROM pg_attribute
+	WHERE attrelid = 'ratelimit.admission'::regclass AND attnum > 0),
+	'ordinal integer, task_id text, mode text, status text, admitted boolean, newly_admitted boolean, reason text, retryable boolean, '
+	'retry_after_ms bigint, scope_type text, scope_key text, limit_value double precision, amount double precision, used double precision, '
+	'reset_at timestamp with time zone, queue_depth integer, queue_limit integer, priority integer, enqueued_at timestamp with time zone, '
+	'wait_deadline_at timestamp with time zone, admitted_at timestamp with time zone, waiter_lease_expires_at timestamp with time zone, '
+	'lease_ids uuid[], scopes jsonb, blockers jsonb',
+	'columns of an admission, in this order');
 
 SELECT is_empty($$SELECT m.type, m.identity FROM members m JOIN pg_class c ON m.classid = 'pg_class'::regclass AND m.objid = c.oid
 	WHERE c.relkind IN ('r', 'v', 'm', 'S') AND obj_description(m.objid, 'pg_class') IS NULL$$, 'tables and views have a comment');
