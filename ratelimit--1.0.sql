@@ -149,6 +149,18 @@ COMMENT ON COLUMN ratelimit.leases.ttl_seconds IS 'what a renewal adds to the pr
 CREATE INDEX leases_scope ON ratelimit.leases (scope_type, scope_key, expires_at);
 CREATE INDEX leases_task ON ratelimit.leases (task_id) WHERE task_id IS NOT NULL;
 
+CREATE TABLE ratelimit.workers (
+	heartbeat_at timestamptz NOT NULL,
+	capacity int4 NOT NULL,
+	stopped bool NOT NULL,
+	worker_id text COLLATE "C" NOT NULL,
+	CONSTRAINT workers_pkey PRIMARY KEY (worker_id)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+COMMENT ON TABLE ratelimit.workers IS 'workers of the application that have sent a heartbeat';
+COMMENT ON COLUMN ratelimit.workers.heartbeat_at IS 'the last heartbeat; the worker is live for ratelimit.worker_stale_after from then';
+COMMENT ON COLUMN ratelimit.workers.capacity IS 'how much the worker takes on at once; the sum over live workers is the limit of scopes that say so';
+COMMENT ON COLUMN ratelimit.workers.stopped IS 'whether rl_worker_stop was called since the last heartbeat';
+
 CREATE TABLE ratelimit.tasks (
 	enqueued_at timestamptz NOT NULL,
 	wait_deadline_at timestamptz,
@@ -255,6 +267,7 @@ SELECT pg_catalog.pg_extension_config_dump('ratelimit.scopes', '');
 SELECT pg_catalog.pg_extension_config_dump('ratelimit.leases', '');
 SELECT pg_catalog.pg_extension_config_dump('ratelimit.reservations', '');
 SELECT pg_catalog.pg_extension_config_dump('ratelimit.requests', '');
+SELECT pg_catalog.pg_extension_config_dump('ratelimit.workers', '');
 SELECT pg_catalog.pg_extension_config_dump('ratelimit.tasks', '');
 SELECT pg_catalog.pg_extension_config_dump('ratelimit.waiting', '');
 SELECT pg_catalog.pg_extension_config_dump('ratelimit.awaited', '');
@@ -480,6 +493,30 @@ RETURNS bool LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_cance
 COMMENT ON FUNCTION @extschema@.rl_cancel(text, text, text) IS
 	'ends a task that has not finished, and gives back what it holds; false for an unknown or finished one';
 
+CREATE PROCEDURE @extschema@.rl_admit_wait(task_id text, scopes jsonb, max_wait interval DEFAULT NULL, priority int4 DEFAULT 0,
+	INOUT result ratelimit.admission DEFAULT NULL)
+LANGUAGE c AS 'MODULE_PATHNAME', 'rl_admit_wait';
+COMMENT ON PROCEDURE @extschema@.rl_admit_wait(text, jsonb, interval, int4, ratelimit.admission) IS
+	'asks for a slot in all of the scopes and sleeps until it is the task''s turn; commits, so not inside a transaction block';
+
+CREATE FUNCTION @extschema@.rl_route(candidates jsonb, pinned text DEFAULT NULL, OUT ordinal int4, OUT candidate text,
+	OUT chosen bool, OUT reason text, OUT retry_after_ms int8)
+RETURNS SETOF record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_route';
+COMMENT ON FUNCTION @extschema@.rl_route(jsonb, text) IS
+	'chooses the first candidate whose windows are not full, or the pinned one; writes nothing';
+
+-- Functions: workers -------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION @extschema@.rl_worker_heartbeat(worker_id text, capacity int4 DEFAULT NULL)
+RETURNS timestamptz LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_worker_heartbeat';
+COMMENT ON FUNCTION @extschema@.rl_worker_heartbeat(text, int4) IS
+	'reports that a worker of the application is alive; returns when it becomes stale without another heartbeat';
+
+CREATE FUNCTION @extschema@.rl_worker_stop(worker_id text)
+RETURNS bool LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_worker_stop';
+COMMENT ON FUNCTION @extschema@.rl_worker_stop(text) IS
+	'reports that a worker of the application has stopped; returns whether it was live';
+
 -- Functions: buckets -------------------------------------------------------------------------------------------------
 
 CREATE FUNCTION @extschema@.rl_acquire_bucket(bucket_id text, rules jsonb, requested int4 DEFAULT 1,
@@ -552,6 +589,9 @@ REVOKE ALL ON FUNCTION
 	@extschema@.rl_release(uuid[], uuid[], text),
 	@extschema@.rl_attach(text, uuid[], uuid[]),
 	@extschema@.rl_renew(uuid[], int4),
+	@extschema@.rl_route(jsonb, text),
+	@extschema@.rl_worker_heartbeat(text, int4),
+	@extschema@.rl_worker_stop(text),
 	@extschema@.rl_admit(text, jsonb, text, int4, text),
 	@extschema@.rl_enqueue(text, jsonb, int4),
 	@extschema@.rl_rebind(text, jsonb),
@@ -567,3 +607,4 @@ REVOKE ALL ON FUNCTION
 	ratelimit.bucket_rows(),
 	ratelimit.refuse_rewrite()
 FROM PUBLIC;
+REVOKE ALL ON PROCEDURE @extschema@.rl_admit_wait(text, jsonb, interval, int4, ratelimit.admission) FROM PUBLIC;

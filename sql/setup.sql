@@ -6,7 +6,7 @@ CREATE SCHEMA test;
 CREATE PROCEDURE test.begin() LANGUAGE plpgsql AS $$
 BEGIN
 	TRUNCATE ratelimit.counters, ratelimit.reservations, ratelimit.requests, ratelimit.scopes, ratelimit.leases,
-		ratelimit.tasks, ratelimit.waiting, ratelimit.awaited;
+		ratelimit.tasks, ratelimit.waiting, ratelimit.awaited, ratelimit.workers;
 	DELETE FROM ratelimit.buckets; -- which refuses TRUNCATE
 	PERFORM set_config('timezone', 'UTC', false), set_config('datestyle', 'ISO', false), set_config('intervalstyle', 'postgres', false),
 		set_config('search_path', 'public', false);

@@ -47,6 +47,11 @@ PREPARE waiters2 AS SELECT rl_renew_waiters($1, $2);
 PREPARE cancel1 AS SELECT rl_cancel($1);
 PREPARE cancel2 AS SELECT rl_cancel($1, $2);
 PREPARE cancel3 AS SELECT rl_cancel($1, $2, $3);
+PREPARE route1 AS SELECT candidate FROM rl_route($1);
+PREPARE route2 AS SELECT candidate FROM rl_route($1, $2);
+PREPARE heartbeat1 AS SELECT rl_worker_heartbeat($1);
+PREPARE heartbeat2 AS SELECT rl_worker_heartbeat($1, $2);
+PREPARE stop1 AS SELECT rl_worker_stop($1);
 PREPARE acquire2 AS SELECT granted FROM rl_acquire_bucket($1, $2);
 PREPARE acquire3 AS SELECT granted FROM rl_acquire_bucket($1, $2, $3);
 PREPARE acquire4 AS SELECT granted FROM rl_acquire_bucket($1, $2, $3, $4);
@@ -57,7 +62,7 @@ PREPARE shard2 AS SELECT rl_shard($1, $2);
 SELECT name, parameter_types FROM pg_prepared_statements ORDER BY length(name), name;
 -- Every arity is there: as many as the functions have arguments, less those without a default, and calls without any.
 SELECT count(*) AS arities, count(*) = (SELECT sum(pronargdefaults + 1) FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass
-	AND d.deptype = 'e' JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'ratelimit' WHERE pronargs > 0 AND pronamespace = 'public'::regnamespace) - 3 AS all
+	AND d.deptype = 'e' JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'ratelimit' WHERE pronargs > 0 AND prokind = 'f' AND pronamespace = 'public'::regnamespace) - 3 AS all
 FROM pg_prepared_statements;
 EXECUTE check4('key', 'a', 'rpm', '20');
 EXECUTE check5('key', 'a', 'rpm', '20', '2');

@@ -90,6 +90,10 @@ void AdmitCall::touch_waiter(store::TaskRow &task, core::Instant now) const
 	const core::Instant expires_at = now + core::Span::from_seconds(pg::settings::waiter_ttl_seconds());
 	task.presence.waiter_expires_at = std::max(task.presence.waiter_expires_at.value_or(expires_at), expires_at);
 	task.waiter_id = request_.waiter_id.value_or(task.task_id);
+	if (request_.deadline)
+		task.presence.deadline = core::earlier_deadline(task.presence.deadline, *request_.deadline);
+	// One that sleeps for the task has lost its place to this call.
+	tell_sleeper(task);
 	task.sleeping = request_.sleeping;
 }
 
@@ -102,8 +106,6 @@ store::TaskRow AdmitCall::new_task(core::Instant now) const
 	task.enqueued_at = now;
 	task.scopes = request_.scopes.json;
 	task.presence.deadline = deadline_of(request_.scopes.list, now);
-	if (request_.deadline)
-		task.presence.deadline = core::earlier_deadline(task.presence.deadline, *request_.deadline);
 	touch_waiter(task, now);
 	return task;
 }
@@ -205,7 +207,7 @@ AdmitCall::Answer AdmitCall::waiting(const store::TaskRow &task, core::Instant n
 	if (moves)
 		return move_waiting();
 	const bool same_numbers = request_.ask == Ask::enqueue || pg::json_identical(stored.json, request_.scopes.json);
-	if (!same_numbers || core::is_timed_out(task.presence, now) || core::is_abandoned(task.presence, now))
+	if (!same_numbers || core::is_timed_out(task.presence, now) || core::is_abandoned(task.presence, now) || request_.deadline)
 		return admit_waiting();
 	return poll(task, stored, now);
 }

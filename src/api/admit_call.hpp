@@ -22,7 +22,7 @@ struct AdmitRequest {
 	std::int32_t priority = 0;
 	std::optional<std::string_view> waiter_id; // absent: the task's id
 	store::Sleeping sleeping;                  // whom to wake when its turn comes
-	std::optional<core::Instant> deadline;     // an earlier one than the scopes give, for a new task
+	std::optional<core::Instant> deadline;     // an earlier one than the task has or the scopes give
 };
 
 class AdmitCall {

@@ -166,6 +166,16 @@ std::int32_t json_seconds(const Place &place, const pg::JsonItem &item)
 	return static_cast<std::int32_t>(seconds);
 }
 
+void check_is_list(const Place &place, const pg::JsonItem &item)
+{
+	if (item.kind == pg::JsonKind::null)
+		reject_null(place);
+	if (item.kind != pg::JsonKind::array)
+		reject(place, json_detail(item), "It must be a JSON array of objects.");
+	if (const std::size_t length = pg::json_length(item); length > limits::list_elements_max)
+		reject_length(place.name, length);
+}
+
 bool is_opaque_key(std::string_view key) noexcept { return key == "scope_name" || key == "metadata" || key == "policy"; }
 
 // --- plain values --------------------------------------------------------------------------------------------------
@@ -230,6 +240,13 @@ std::int32_t check_seconds(const Place &place, std::int64_t seconds)
 	return static_cast<std::int32_t>(seconds);
 }
 
+std::int32_t check_capacity(const Place &place, std::int32_t capacity)
+{
+	if (capacity < 0)
+		reject(place, "The value is " + std::to_string(capacity) + ".", "It must not be negative.");
+	return capacity;
+}
+
 std::optional<core::TaskMode> mode_argument(FunctionCallInfo fcinfo, int index)
 {
 	const std::optional<std::string_view> name = optional_text(fcinfo, index);
@@ -277,23 +294,21 @@ Element limit_argument(FunctionCallInfo fcinfo, Mode mode)
 	return element;
 }
 
+Elements json_limits(const Place &place, const pg::JsonItem &root, std::string_view list, Mode mode)
+{
+	check_is_list(place, root);
+	Elements elements;
+	elements.reserve(pg::json_length(root));
+	pg::JsonReader items(root);
+	while (items.next())
+		elements.push_back(json_limit(items.value(), list, elements.size() + 1, mode));
+	return elements;
+}
+
 Elements limits_argument(FunctionCallInfo fcinfo, int index, Mode mode)
 {
 	constexpr std::string_view name = "limits";
-	const pg::JsonItem root = pg::json_root(required_datum(fcinfo, index, name));
-	if (root.kind == pg::JsonKind::null)
-		reject_null(Place{name, {}, 0});
-	if (root.kind != pg::JsonKind::array)
-		reject(Place{name, {}, 0}, json_detail(root), "It must be a JSON array of objects.");
-	const std::size_t length = pg::json_length(root);
-	if (length > limits::list_elements_max)
-		reject_length(name, length);
-	Elements elements;
-	elements.reserve(length);
-	pg::JsonReader items(root);
-	while (items.next())
-		elements.push_back(json_limit(items.value(), name, elements.size() + 1, mode));
-	return elements;
+	return json_limits(Place{name, {}, 0}, pg::json_root(required_datum(fcinfo, index, name)), name, mode);
 }
 
 // --- lists of ids and amounts --------------------------------------------------------------------------------------

@@ -42,6 +42,8 @@ struct Place {
 [[nodiscard]] std::string_view json_string(const Place &place, const pg::JsonItem &item);
 [[nodiscard]] double json_number(const Place &place, const pg::JsonItem &item);
 [[nodiscard]] std::int32_t json_seconds(const Place &place, const pg::JsonItem &item);
+// A list of objects that is not too long.
+void check_is_list(const Place &place, const pg::JsonItem &item);
 // What callers may add to an element for their own use.
 [[nodiscard]] bool is_opaque_key(std::string_view key) noexcept;
 
@@ -58,6 +60,7 @@ std::optional<std::string_view> check_optional_name(const Place &place, std::opt
 void check_own_scope_type(const Place &place, std::string_view scope_type);
 double check_amount(const Place &place, double amount);
 std::int32_t check_seconds(const Place &place, std::int64_t seconds);
+std::int32_t check_capacity(const Place &place, std::int32_t capacity);
 
 // `sync` or `async`; absent when NULL.
 [[nodiscard]] std::optional<core::TaskMode> mode_argument(FunctionCallInfo fcinfo, int index);
@@ -77,6 +80,9 @@ using Elements = pg::SmallVector<core::Element, 4>;
 
 // A list of limits as jsonb.
 [[nodiscard]] Elements limits_argument(FunctionCallInfo fcinfo, int index, Mode mode);
+
+// The same out of another value. `place` is the list itself, `list` what messages about its elements call it.
+[[nodiscard]] Elements json_limits(const Place &place, const pg::JsonItem &root, std::string_view list, Mode mode);
 
 // --- lists of ids and amounts --------------------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 #include "api/task_steps.hpp"
 
+#include "pg/notify.hpp"
 #include "pg/settings.hpp"
 #include "pg/spi.hpp"
 
@@ -47,9 +48,16 @@ void go(QueueBook &book, store::TaskRow &task, const ScopeList &list)
 	task.sleeping = {};
 }
 
+void tell_sleeper(const store::TaskRow &task)
+{
+	if (task.sleeping.pid)
+		pg::wake_at_commit(*task.sleeping.pid);
+}
+
 void end_task(store::TaskRow &task, core::TaskStatus status, const std::optional<std::string_view> &code,
 	core::Instant now)
 {
+	tell_sleeper(task);
 	task.status = status;
 	task.error_code = code;
 	task.finished_at = now;

@@ -18,7 +18,9 @@ void reopen(QueueBook &book, const store::TaskRow &task, const ScopeList &list);
 [[nodiscard]] bool try_to_go(QueueBook &book, store::TaskRow &task, const ScopeList &list, Standings &standings);
 // Admits the task: its leases and its state.
 void go(QueueBook &book, store::TaskRow &task, const ScopeList &list);
-// Ends a task. The caller takes it out of the queue, if it waits, and writes the book.
+// Whoever sleeps for the task in rl_admit_wait looks again once this transaction has committed.
+void tell_sleeper(const store::TaskRow &task);
+// Ends a task, and tells whoever sleeps for it. The caller takes it out of the queue, if it waits, and writes the book.
 void end_task(store::TaskRow &task, core::TaskStatus status, const std::optional<std::string_view> &code,
 	core::Instant now);
 // Ends a waiting task whose deadline has passed, with everything written.

@@ -1,4 +1,7 @@
-// Telling waiting tasks that their turn may have come. A hint, sent when the transaction commits.
+// Telling waiting tasks that their turn may have come: NOTIFY for clients that listen, the latch for a session that sleeps.
+//
+// Both are hints. Nothing is told before this transaction commits, and nothing of what a savepoint took back; who is told
+// looks for itself.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +19,11 @@ struct Sleeper {
 	std::optional<std::int64_t> started_at_us;
 };
 
-// NOTIFY ratelimit_admission with the task's id.
+// NOTIFY ratelimit_admission with the task's id, and the latch of the process that sleeps.
 void notify_admission(const Sleeper &sleeper);
+
+// Sets the latch of a server process once this transaction has committed. A process that is gone is passed over; one that
+// has got its number since is woken for nothing, which every process of the server has to take.
+void wake_at_commit(std::int32_t pid);
 
 } // namespace ratelimit::pg

@@ -143,6 +143,16 @@ Datum instant_datum(std::int64_t unix_us) noexcept
 	return TimestampTzGetDatum(extreme ? unix_us : unix_us - server_epoch_us);
 }
 
+std::int64_t interval_us(Datum datum) noexcept
+{
+	const Interval *const interval = DatumGetIntervalP(datum);
+	const std::int64_t days = interval->day + static_cast<std::int64_t>(interval->month) * DAYS_PER_MONTH;
+	std::int64_t us = 0;
+	if (__builtin_mul_overflow(days, USECS_PER_DAY, &us) || __builtin_add_overflow(us, interval->time, &us))
+		return days < 0 ? INT64_MIN : INT64_MAX;
+	return us;
+}
+
 // --- arrays --------------------------------------------------------------------------------------------------------
 
 namespace {

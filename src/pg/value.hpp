@@ -53,6 +53,9 @@ void fill_random(std::uint8_t *bytes, std::size_t count);
 [[nodiscard]] std::int64_t instant_us(Datum datum) noexcept;
 [[nodiscard]] Datum instant_datum(std::int64_t unix_us) noexcept;
 
+// The length of an interval, with months of 30 days.
+[[nodiscard]] std::int64_t interval_us(Datum datum) noexcept;
+
 // --- arrays --------------------------------------------------------------------------------------------------------
 
 // The number of elements, before anything is copied.

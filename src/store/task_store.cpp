@@ -52,6 +52,12 @@ Statement renew_statement{
 	" waiter_started_at = $5 WHERE task_id {=} $1 AND status {=} 'waiting'",
 	{TEXTOID, TIMESTAMPTZOID, TEXTOID, INT4OID, TIMESTAMPTZOID}};
 
+// Each sleeping session runs this rarely, so what costs is what a process does for the first time: no GREATEST here, whose
+// comparison would have to be looked up.
+Statement keep_statement{"UPDATE ratelimit.tasks SET waiter_expires_at = $3"
+						 " WHERE task_id {=} $1 AND waiter_id {=} $2 AND status {=} 'waiting' AND waiter_expires_at {<} $3",
+	{TEXTOID, TEXTOID, TIMESTAMPTZOID}};
+
 Statement read_waiting_statement{
 	"SELECT " TASK_COLUMNS " FROM ratelimit.tasks WHERE status {=} 'waiting' AND mode {=} $1"
 	" AND ROW(priority, enqueued_at, task_id) {>} ROW($2, $3, $4) AND wait_deadline_at {>} $5"
@@ -211,6 +217,13 @@ bool renew_waiter(const TaskRow &task)
 	parameters.add_optional_text(task.waiter_id);
 	add_sleeping(parameters, task.sleeping);
 	return renew_statement.run(Access::write, parameters).affected() == 1;
+}
+
+void keep_waiter(std::string_view task_id, std::string_view waiter_id, core::Instant expires_at)
+{
+	Parameters parameters;
+	parameters.add(pg::text_datum(task_id)).add(pg::text_datum(waiter_id)).add(pg::instant_datum(expires_at.us));
+	(void)keep_statement.run(Access::write, parameters);
 }
 
 pg::Vector<TaskRow> read_waiting(core::TaskMode mode, const core::Turn &after, core::Instant now, std::int64_t count)

@@ -59,6 +59,8 @@ void delete_task(std::string_view task_id);
 
 // Renews the waiter's lease of a waiting task; false when it does not wait any more. Never shortens it.
 [[nodiscard]] bool renew_waiter(const TaskRow &task);
+// The same, of a task whose waiter is still the one given; nothing otherwise.
+void keep_waiter(std::string_view task_id, std::string_view waiter_id, core::Instant expires_at);
 
 // Waiting tasks of a mode in the order of the queue, after a turn; those past their deadline are left out.
 [[nodiscard]] pg::Vector<TaskRow> read_waiting(

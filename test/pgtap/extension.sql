@@ -19,14 +19,14 @@ SELECT is((SELECT extrelocatable FROM pg_extension WHERE extname = 'ratelimit'),
 SELECT is((SELECT (superuser, trusted)::text FROM pg_available_extension_versions WHERE name = 'ratelimit' AND installed), '(t,f)', 'only superusers install it');
 SELECT isnt((SELECT comment FROM pg_available_extensions WHERE name = 'ratelimit'), NULL, 'the extension has a comment');
 
-SELECT set_eq('SELECT DISTINCT type FROM members', ARRAY['schema', 'table', 'type', 'function', 'view'], 'kinds of objects');
+SELECT set_eq('SELECT DISTINCT type FROM members', ARRAY['schema', 'table', 'type', 'function', 'procedure', 'view'], 'kinds of objects');
 SELECT has_schema('ratelimit');
 SELECT ok(EXISTS (SELECT FROM members WHERE type = 'schema' AND name = 'ratelimit'), 'the schema belongs to the extension');
 SELECT is_empty($$SELECT c.oid::regclass FROM pg_class c WHERE c.relnamespace = 'ratelimit'::regnamespace AND c.relkind IN ('r', 'v', 'c', 'S', 'm')
 	AND NOT EXISTS (SELECT FROM members m WHERE m.objid = CASE WHEN c.relkind = 'c' THEN c.reltype ELSE c.oid END
 		AND m.classid = CASE WHEN c.relkind = 'c' THEN 'pg_type'::regclass ELSE 'pg_class'::regclass END)$$, 'and so does everything in it');
 SELECT is_empty($$SELECT identity FROM members WHERE schema NOT IN ('public', 'ratelimit')$$, 'nothing is elsewhere');
-SELECT is_empty($$SELECT identity FROM members WHERE type = 'function' AND (schema = 'ratelimit') = (name LIKE 'rl\_%') OR type <> 'function' AND schema = 'public'$$,
+SELECT is_empty($$SELECT identity FROM members WHERE type IN ('function', 'procedure') AND (schema = 'ratelimit') = (name LIKE 'rl\_%') OR type NOT IN ('function', 'procedure') AND schema = 'public'$$,
 	'what callers call in one schema, the rest in the other');
 
 SELECT has_composite('ratelimit', 'decision', 'type decision');
@@ -49,7 +49,7 @@ SELECT is((SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod),
 
 SELECT is_empty($$SELECT m.type, m.identity FROM members m JOIN pg_class c ON m.classid = 'pg_class'::regclass AND m.objid = c.oid
 	WHERE c.relkind IN ('r', 'v', 'm', 'S') AND obj_description(m.objid, 'pg_class') IS NULL$$, 'tables and views have a comment');
-SELECT is_empty($$SELECT m.identity FROM members m WHERE m.type = 'function' AND obj_description(m.objid, 'pg_proc') IS NULL$$, 'functions have a comment');
+SELECT is_empty($$SELECT m.identity FROM members m WHERE m.type IN ('function', 'procedure') AND obj_description(m.objid, 'pg_proc') IS NULL$$, 'functions have a comment');
 -- The row type and the array type of a table are described with the table.
 SELECT is_empty($$SELECT t.oid::regtype FROM pg_type t LEFT JOIN pg_class c ON c.oid = t.typrelid WHERE t.typnamespace = 'ratelimit'::regnamespace
 	AND t.typcategory <> 'A' AND (c.relkind IS NULL OR c.relkind = 'c') AND obj_description(t.oid, 'pg_type') IS NULL$$, 'types have a comment');

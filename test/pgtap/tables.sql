@@ -111,7 +111,11 @@ INSERT INTO expected VALUES
 	('leases', 'scope_type', 'text', false, NULL),
 	('leases', 'scope_key', 'text', false, NULL),
 	('leases', 'task_id', 'text', true, NULL),
-	('leases', 'attempt_id', 'text', true, NULL);
+	('leases', 'attempt_id', 'text', true, NULL),
+	('workers', 'heartbeat_at', 'timestamp with time zone', false, NULL),
+	('workers', 'capacity', 'integer', false, NULL),
+	('workers', 'stopped', 'boolean', false, NULL),
+	('workers', 'worker_id', 'text', false, NULL);
 
 CREATE TEMP VIEW found AS
 SELECT c.oid, c.relname::text AS tab, a.attname::text AS col, format_type(a.atttypid, a.atttypmod) AS type, NOT a.attnotnull AS nullable,
@@ -120,9 +124,9 @@ FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND N
 LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
 WHERE c.relnamespace = 'ratelimit'::regnamespace AND c.relkind = 'r';
 
-SELECT plan(32);
+SELECT plan(34);
 
-SELECT tables_are('ratelimit', ARRAY['buckets', 'counters', 'reservations', 'requests', 'scopes', 'leases', 'tasks', 'waiting', 'awaited'], 'tables');
+SELECT tables_are('ratelimit', ARRAY['buckets', 'counters', 'reservations', 'requests', 'scopes', 'leases', 'tasks', 'waiting', 'awaited', 'workers'], 'tables');
 SELECT bag_eq('SELECT tab, col, type FROM found', 'SELECT tab, col, type FROM expected', 'columns and their types');
 SELECT bag_eq('SELECT tab, col, nullable FROM found', 'SELECT tab, col, nullable FROM expected', 'columns that may be NULL');
 SELECT bag_eq('SELECT tab, col, fallback FROM found', 'SELECT tab, col, fallback FROM expected', 'defaults');
@@ -145,6 +149,8 @@ SELECT indexes_are('ratelimit', 'requests', ARRAY['requests_pkey', 'requests_cre
 SELECT indexes_are('ratelimit', 'scopes', ARRAY['scopes_pkey'], 'no index on what changes, so that updates of scopes stay HOT');
 SELECT col_is_pk('ratelimit', 'awaited', ARRAY['scope_type', 'scope_key'], 'an awaited scope is identified by its key');
 SELECT indexes_are('ratelimit', 'awaited', ARRAY['awaited_pkey', 'awaited_ready', 'awaited_look'], 'indexes of awaited scopes');
+SELECT col_is_pk('ratelimit', 'workers', 'worker_id', 'a worker is identified by its id');
+SELECT indexes_are('ratelimit', 'workers', ARRAY['workers_pkey'], 'no index on what changes, so that heartbeats stay HOT');
 SELECT col_is_pk('ratelimit', 'tasks', 'task_id', 'a task is identified by its id');
 SELECT col_is_pk('ratelimit', 'waiting', ARRAY['scope_type', 'scope_key', 'kind', 'priority', 'enqueued_at', 'task_id'], 'the waiting stand in the order of their scope');
 SELECT indexes_are('ratelimit', 'tasks', ARRAY['tasks_pkey', 'tasks_waiting', 'tasks_deadline', 'tasks_aside', 'tasks_finished'], 'indexes of tasks: none on the waiter''s lease');
