@@ -164,11 +164,17 @@ bool LimitsCall::grant_in_one_step()
 	return counters_.empty() && scopes_.empty();
 }
 
+// The counter's window after what the call asks for was spent or promised.
+core::Window LimitsCall::charged(const CounterScope &counter) const noexcept
+{
+	return mode_ == Mode::consume ? core::consume(counter.window, counter.amount)
+	                              : core::reserve(counter.window, counter.amount);
+}
+
 bool LimitsCall::grant_counter_in_one_step()
 {
 	CounterScope &counter = counters_[0];
-	const core::Window after = mode_ == Mode::consume ? core::consume(counter.window, counter.amount)
-	                                                  : core::reserve(counter.window, counter.amount);
+	const core::Window after = charged(counter);
 	const store::CounterUpdate update{after.stored(), counter.limit, now_};
 	if (!counter.row) {
 		if (!store::insert_counter(counter.key, update))
@@ -297,11 +303,8 @@ void LimitsCall::undo_insertions()
 
 void LimitsCall::write_counters()
 {
-	for (const CounterScope &counter : counters_) {
-		const core::Window after = mode_ == Mode::consume ? core::consume(counter.window, counter.amount)
-		                                                  : core::reserve(counter.window, counter.amount);
-		store::write_counter(*counter.row, {after.stored(), counter.limit, now_});
-	}
+	for (const CounterScope &counter : counters_)
+		store::write_counter(*counter.row, {charged(counter).stored(), counter.limit, now_});
 }
 
 void LimitsCall::write_leases()

@@ -48,6 +48,7 @@ private:
 	[[nodiscard]] bool decide();
 	[[nodiscard]] bool grant();
 	[[nodiscard]] bool grant_in_one_step();
+	[[nodiscard]] core::Window charged(const CounterScope &counter) const noexcept;
 	[[nodiscard]] bool grant_counter_in_one_step();
 	[[nodiscard]] bool grant_lease_in_one_step();
 	[[nodiscard]] bool grant_under_locks();
