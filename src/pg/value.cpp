@@ -33,6 +33,14 @@ void write_text(char *target, std::string_view text) noexcept
 
 Datum text_at(const char *written) noexcept { return PointerGetDatum(written); }
 
+bool same_text(Datum a, Datum b) noexcept
+{
+	const auto *const left = reinterpret_cast<const text *>(DatumGetPointer(a));
+	const auto *const right = reinterpret_cast<const text *>(DatumGetPointer(b));
+	return VARSIZE_ANY_EXHDR(left) == VARSIZE_ANY_EXHDR(right) &&
+		   std::memcmp(VARDATA_ANY(left), VARDATA_ANY(right), VARSIZE_ANY_EXHDR(left)) == 0;
+}
+
 std::string_view to_utf8(std::string_view text)
 {
 	if (GetDatabaseEncoding() == PG_UTF8 || GetDatabaseEncoding() == PG_SQL_ASCII || text.empty())

@@ -18,6 +18,8 @@ using UuidBytes = std::array<std::uint8_t, 16>;
 
 [[nodiscard]] std::string_view text_view(Datum datum);
 [[nodiscard]] Datum text_datum(std::string_view text);
+// Whether two texts are the same bytes. Neither is compressed or out of line.
+[[nodiscard]] bool same_text(Datum a, Datum b) noexcept;
 
 // A value of type text in memory of the caller: how much it takes, writing it there, and using it.
 [[nodiscard]] std::size_t text_size(std::string_view text) noexcept;

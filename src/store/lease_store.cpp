@@ -1,7 +1,6 @@
 #include "store/lease_store.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "core/check.hpp"
 #include "pg/spi.hpp"
@@ -143,14 +142,6 @@ pg::ScanKeys scope_conditions(const ScopeKey &key)
 	return keys;
 }
 
-bool same_text(Datum a, Datum b) noexcept
-{
-	const auto *const left = reinterpret_cast<const text *>(DatumGetPointer(a));
-	const auto *const right = reinterpret_cast<const text *>(DatumGetPointer(b));
-	return VARSIZE_ANY_EXHDR(left) == VARSIZE_ANY_EXHDR(right) &&
-		   std::memcmp(VARDATA_ANY(left), VARDATA_ANY(right), VARSIZE_ANY_EXHDR(left)) == 0;
-}
-
 void fill_scope(ScopeRow &row, TupleTableSlot *slot) noexcept
 {
 	row.scope.leased = DatumGetFloat8(pg::slot_datum(slot, leased_column));
@@ -175,8 +166,8 @@ std::optional<ScopeRow> scope_row(pg::Reader &reader, const ScopeKey &key)
 		const Datum scope_type = key.scope_type;
 		const Datum scope_key = key.scope_key;
 		if (reader.visit_place(scopes_key, *place, [=](TupleTableSlot *slot) {
-				if (!same_text(pg::slot_datum(slot, scope_type_column), scope_type) ||
-					!same_text(pg::slot_datum(slot, scope_key_column), scope_key))
+				if (!pg::same_text(pg::slot_datum(slot, scope_type_column), scope_type) ||
+					!pg::same_text(pg::slot_datum(slot, scope_key_column), scope_key))
 					return false;
 				fill_scope(*target, slot);
 				return true;
