@@ -97,14 +97,38 @@ CREATE TABLE ratelimit.scopes (
 	lease_count int8 NOT NULL,
 	expires_from timestamptz NOT NULL,
 	touched_at timestamptz NOT NULL,
+	head_at timestamptz NOT NULL DEFAULT 'infinity',
+	head_priority int4 NOT NULL DEFAULT 2147483647,
+	waiting int4 NOT NULL DEFAULT 0,
+	ready bool NOT NULL DEFAULT true,
 	scope_type text COLLATE "C" NOT NULL,
 	scope_key text COLLATE "C" NOT NULL,
 	CONSTRAINT scopes_pkey PRIMARY KEY (scope_type, scope_key)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
-COMMENT ON TABLE ratelimit.scopes IS 'aggregates of each scope over its leases; its row lock orders those who change them';
+COMMENT ON TABLE ratelimit.scopes IS 'aggregates of each scope over its leases and its waiting tasks; its row lock orders those who change them';
 COMMENT ON COLUMN ratelimit.scopes.leased IS 'sum of the amounts of the lease rows of the scope, over or not';
 COMMENT ON COLUMN ratelimit.scopes.lease_count IS 'number of the lease rows of the scope';
 COMMENT ON COLUMN ratelimit.scopes.expires_from IS 'no lease of the scope expires earlier than this; infinity without leases';
+COMMENT ON COLUMN ratelimit.scopes.waiting IS 'number of the rows of the scope in ratelimit.waiting';
+COMMENT ON COLUMN ratelimit.scopes.head_priority IS 'with head_at: no waiting task before this place in the order can be the head';
+COMMENT ON COLUMN ratelimit.scopes.head_at IS 'with head_priority: where to begin looking for the head';
+COMMENT ON COLUMN ratelimit.scopes.ready IS 'false when the dispatcher found that nothing in this scope can go; every change sets it again';
+
+-- What the dispatcher searches stands beside the scopes: their own rows have no index on anything that changes.
+CREATE TABLE ratelimit.awaited (
+	head_at timestamptz NOT NULL,
+	look_at timestamptz NOT NULL,
+	head_priority int4 NOT NULL,
+	ready bool NOT NULL,
+	scope_type text COLLATE "C" NOT NULL,
+	scope_key text COLLATE "C" NOT NULL,
+	CONSTRAINT awaited_pkey PRIMARY KEY (scope_type, scope_key)
+) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+COMMENT ON TABLE ratelimit.awaited IS 'scopes with waiting tasks, for the dispatcher; changed under the lock of the scope''s row';
+COMMENT ON COLUMN ratelimit.awaited.ready IS 'as in ratelimit.scopes';
+COMMENT ON COLUMN ratelimit.awaited.look_at IS 'when the passing of time alone may let something go in a scope that is not ready';
+CREATE INDEX awaited_ready ON ratelimit.awaited (head_priority, head_at, scope_type, scope_key) WHERE ready;
+CREATE INDEX awaited_look ON ratelimit.awaited (look_at) WHERE NOT ready;
 
 CREATE TABLE ratelimit.leases (
 	lease_id uuid NOT NULL,
@@ -124,6 +148,78 @@ COMMENT ON COLUMN ratelimit.leases.expires_at IS 'the lease is live before this 
 COMMENT ON COLUMN ratelimit.leases.ttl_seconds IS 'what a renewal adds to the present';
 CREATE INDEX leases_scope ON ratelimit.leases (scope_type, scope_key, expires_at);
 CREATE INDEX leases_task ON ratelimit.leases (task_id) WHERE task_id IS NOT NULL;
+
+CREATE TABLE ratelimit.workers (
+	heartbeat_at timestamptz NOT NULL,
+	capacity int4 NOT NULL,
+	stopped bool NOT NULL,
+	worker_id text COLLATE "C" NOT NULL,
+	CONSTRAINT workers_pkey PRIMARY KEY (worker_id)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+COMMENT ON TABLE ratelimit.workers IS 'workers of the application that have sent a heartbeat';
+COMMENT ON COLUMN ratelimit.workers.heartbeat_at IS 'the last heartbeat; the worker is live for ratelimit.worker_stale_after from then';
+COMMENT ON COLUMN ratelimit.workers.capacity IS 'how much the worker takes on at once; the sum over live workers is the limit of scopes that say so';
+COMMENT ON COLUMN ratelimit.workers.stopped IS 'whether rl_worker_stop was called since the last heartbeat';
+
+CREATE TABLE ratelimit.tasks (
+	enqueued_at timestamptz NOT NULL,
+	wait_deadline_at timestamptz,
+	waiter_expires_at timestamptz,
+	put_aside_until timestamptz,
+	admitted_at timestamptz,
+	finished_at timestamptz,
+	waiter_started_at timestamptz,
+	execution_expires_at timestamptz,
+	execution_token uuid,
+	waiter_pid int4,
+	priority int4 NOT NULL,
+	defer_count int4 NOT NULL DEFAULT 0,
+	attempt_no int4 NOT NULL DEFAULT 0,
+	at_most_once bool NOT NULL DEFAULT false,
+	status text COLLATE "C" NOT NULL,
+	mode text COLLATE "C" NOT NULL,
+	task_id text COLLATE "C" NOT NULL,
+	waiter_id text COLLATE "C",
+	error_code text COLLATE "C",
+	worker_id text COLLATE "C",
+	remote_id text COLLATE "C",
+	lease_ids uuid[] NOT NULL DEFAULT '{}',
+	scopes jsonb NOT NULL,
+	CONSTRAINT tasks_pkey PRIMARY KEY (task_id)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+COMMENT ON TABLE ratelimit.tasks IS 'tasks of the admission queue, from their first call until retention ends';
+COMMENT ON COLUMN ratelimit.tasks.status IS 'waiting, admitted, running, succeeded, failed, cancelled or review';
+COMMENT ON COLUMN ratelimit.tasks.mode IS 'sync: a client waits for it; async: rl_dispatch admits it';
+COMMENT ON COLUMN ratelimit.tasks.enqueued_at IS 'when the task began to wait: its age, which it keeps';
+COMMENT ON COLUMN ratelimit.tasks.wait_deadline_at IS 'until when it may wait';
+COMMENT ON COLUMN ratelimit.tasks.waiter_expires_at IS 'until when the waiter of a sync task counts as present';
+COMMENT ON COLUMN ratelimit.tasks.put_aside_until IS 'until when rl_defer has put the task aside';
+COMMENT ON COLUMN ratelimit.tasks.finished_at IS 'when it succeeded, failed or was cancelled';
+COMMENT ON COLUMN ratelimit.tasks.waiter_pid IS 'process that sleeps in rl_admit_wait for the task';
+COMMENT ON COLUMN ratelimit.tasks.waiter_started_at IS 'start of that process, since process numbers come again';
+COMMENT ON COLUMN ratelimit.tasks.defer_count IS 'failures since the last admission or rebind, for the growing pause of rl_defer';
+COMMENT ON COLUMN ratelimit.tasks.attempt_no IS 'number of the latest attempt; 0 for a task that never ran';
+COMMENT ON COLUMN ratelimit.tasks.error_code IS 'why it ended, or the last failure given to rl_defer';
+COMMENT ON COLUMN ratelimit.tasks.lease_ids IS 'leases of its admission';
+COMMENT ON COLUMN ratelimit.tasks.scopes IS 'what it asks for, as given';
+CREATE INDEX tasks_waiting ON ratelimit.tasks (mode, priority, enqueued_at, task_id) WHERE status OPERATOR(pg_catalog.=) 'waiting';
+CREATE INDEX tasks_deadline ON ratelimit.tasks (wait_deadline_at) WHERE status OPERATOR(pg_catalog.=) 'waiting';
+CREATE INDEX tasks_aside ON ratelimit.tasks (put_aside_until)
+	WHERE status OPERATOR(pg_catalog.=) 'waiting' AND put_aside_until IS NOT NULL;
+CREATE INDEX tasks_finished ON ratelimit.tasks (finished_at) WHERE finished_at IS NOT NULL;
+
+CREATE TABLE ratelimit.waiting (
+	enqueued_at timestamptz NOT NULL,
+	priority int4 NOT NULL,
+	kind "char" NOT NULL,
+	scope_type text COLLATE "C" NOT NULL,
+	scope_key text COLLATE "C" NOT NULL,
+	task_id text COLLATE "C" NOT NULL,
+	CONSTRAINT waiting_pkey PRIMARY KEY (scope_type, scope_key, kind, priority, enqueued_at, task_id)
+) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+COMMENT ON TABLE ratelimit.waiting IS 'which task waits in which scope, in the order of the queue; changed under the lock of the scope''s row';
+COMMENT ON COLUMN ratelimit.waiting.kind IS
+	'o: takes part in the order of the scope; c: is only counted (fifo false); f: only counted, of a task that is ordered nowhere, in its first scope';
 
 -- The columns before bucket_id are fixed in number, order and type, and never NULL: the library overwrites them in place
 -- (src/pg/inplace.hpp). No index may hold one of them. An UPDATE would leave what is spent meanwhile in the dead version,
@@ -171,6 +267,10 @@ SELECT pg_catalog.pg_extension_config_dump('ratelimit.scopes', '');
 SELECT pg_catalog.pg_extension_config_dump('ratelimit.leases', '');
 SELECT pg_catalog.pg_extension_config_dump('ratelimit.reservations', '');
 SELECT pg_catalog.pg_extension_config_dump('ratelimit.requests', '');
+SELECT pg_catalog.pg_extension_config_dump('ratelimit.workers', '');
+SELECT pg_catalog.pg_extension_config_dump('ratelimit.tasks', '');
+SELECT pg_catalog.pg_extension_config_dump('ratelimit.waiting', '');
+SELECT pg_catalog.pg_extension_config_dump('ratelimit.awaited', '');
 
 -- Types --------------------------------------------------------------------------------------------------------------
 
@@ -204,6 +304,65 @@ COMMENT ON COLUMN ratelimit.decision.used IS 'amount spent in the window, or hel
 COMMENT ON COLUMN ratelimit.decision.reserved IS 'amount promised in the window and not yet settled, before this call';
 COMMENT ON COLUMN ratelimit.decision.remaining IS 'what is left of the limit: after the call when it was granted, else as found';
 COMMENT ON COLUMN ratelimit.decision.reset_at IS 'end of the window, or the earliest expiry of a live lease';
+
+CREATE TYPE ratelimit.admission AS (
+	ordinal int4,
+	task_id text,
+	mode text,
+	status text,
+	admitted bool,
+	newly_admitted bool,
+	reason text,
+	retryable bool,
+	retry_after_ms int8,
+	scope_type text,
+	scope_key text,
+	limit_value float8,
+	amount float8,
+	used float8,
+	reset_at timestamptz,
+	queue_depth int4,
+	queue_limit int4,
+	priority int4,
+	enqueued_at timestamptz,
+	wait_deadline_at timestamptz,
+	admitted_at timestamptz,
+	waiter_lease_expires_at timestamptz,
+	lease_ids uuid[],
+	scopes jsonb,
+	blockers jsonb
+);
+COMMENT ON TYPE ratelimit.admission IS 'where a task stands in the admission queue';
+COMMENT ON COLUMN ratelimit.admission.ordinal IS 'place in the result, from 1';
+COMMENT ON COLUMN ratelimit.admission.status IS 'waiting, admitted, denied, timed_out, running, succeeded, failed, cancelled or review';
+COMMENT ON COLUMN ratelimit.admission.admitted IS 'whether the task may proceed: it is admitted or running';
+COMMENT ON COLUMN ratelimit.admission.newly_admitted IS 'whether this very call admitted it';
+COMMENT ON COLUMN ratelimit.admission.reason IS 'why it was denied, or how it ended';
+COMMENT ON COLUMN ratelimit.admission.retryable IS 'whether asking again can help';
+COMMENT ON COLUMN ratelimit.admission.retry_after_ms IS 'when to ask again, in milliseconds; 0 when admitted, NULL when asking again never helps';
+COMMENT ON COLUMN ratelimit.admission.scope_type IS 'with the columns up to queue_limit: the scope that denies';
+COMMENT ON COLUMN ratelimit.admission.used IS 'amount that live leases hold in that scope';
+COMMENT ON COLUMN ratelimit.admission.reset_at IS 'earliest expiry of a live lease in that scope';
+COMMENT ON COLUMN ratelimit.admission.queue_depth IS 'tasks waiting in that scope; in rl_enqueue the depth that the task would have had';
+COMMENT ON COLUMN ratelimit.admission.blockers IS 'what a waiting task waits for: a list of scope_type, scope_key and reason, saturated or not_head';
+
+-- Views --------------------------------------------------------------------------------------------------------------
+-- The clock is read once per query, as the functions read it.
+
+CREATE VIEW ratelimit.queue_metrics AS
+SELECT pg_catalog.count(*) AS waiting,
+	pg_catalog.count(*) FILTER (WHERE t.mode OPERATOR(pg_catalog.=) 'sync') AS waiting_sync,
+	pg_catalog.count(*) FILTER (WHERE t.mode OPERATOR(pg_catalog.=) 'async') AS waiting_async,
+	EXTRACT(epoch FROM pg_catalog.min(clock.now) OPERATOR(pg_catalog.-) pg_catalog.min(t.enqueued_at))::pg_catalog.float8
+		AS oldest_wait_seconds,
+	pg_catalog.count(*) FILTER (WHERE t.waiter_expires_at OPERATOR(pg_catalog.<=) clock.now
+		AND t.wait_deadline_at OPERATOR(pg_catalog.>) clock.now) AS expired_waiters,
+	pg_catalog.count(*) FILTER (WHERE t.wait_deadline_at OPERATOR(pg_catalog.<=) clock.now) AS expired_deadlines
+FROM ratelimit.tasks t, LATERAL (SELECT COALESCE(
+	NULLIF(pg_catalog.current_setting('ratelimit.clock', true), '')::pg_catalog.timestamptz,
+	pg_catalog.clock_timestamp()) AS now) clock
+WHERE t.status OPERATOR(pg_catalog.=) 'waiting';
+COMMENT ON VIEW ratelimit.queue_metrics IS 'one row: how many tasks wait and for how long, and how many are only there until they are reaped';
 
 CREATE TYPE ratelimit.bucket_grant AS (
 	granted int4,
@@ -286,6 +445,78 @@ RETURNS SETOF record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', '
 COMMENT ON FUNCTION @extschema@.rl_renew(uuid[], int4) IS
 	'extends live leases; one row per id, in the order asked, renewed false for one that is lost';
 
+-- Functions: admission queue -----------------------------------------------------------------------------------------
+
+CREATE FUNCTION @extschema@.rl_admit(task_id text, scopes jsonb, mode text DEFAULT NULL, priority int4 DEFAULT 0,
+	waiter_id text DEFAULT NULL)
+RETURNS ratelimit.admission LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_admit';
+COMMENT ON FUNCTION @extschema@.rl_admit(text, jsonb, text, int4, text) IS
+	'asks for a slot in all of the scopes: admits the task when it is its turn, else lets it wait; ask again until it is admitted';
+
+CREATE FUNCTION @extschema@.rl_enqueue(task_id text, scopes jsonb, priority int4 DEFAULT 0)
+RETURNS ratelimit.admission LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_enqueue';
+COMMENT ON FUNCTION @extschema@.rl_enqueue(text, jsonb, int4) IS
+	'lets a task wait for rl_dispatch, or says that the queue is full';
+
+CREATE FUNCTION @extschema@.rl_rebind(task_id text, scopes jsonb)
+RETURNS ratelimit.admission LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_rebind';
+COMMENT ON FUNCTION @extschema@.rl_rebind(text, jsonb) IS
+	'moves a waiting task to other scopes; it keeps its age. NULL for an unknown task';
+
+CREATE FUNCTION @extschema@.rl_dispatch(max_tasks int4 DEFAULT 64)
+RETURNS SETOF ratelimit.admission LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_dispatch';
+COMMENT ON FUNCTION @extschema@.rl_dispatch(int4) IS
+	'admits waiting async tasks whose turn it is, in order, and returns them';
+
+CREATE FUNCTION @extschema@.rl_status(task_id text)
+RETURNS SETOF ratelimit.admission LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_status';
+COMMENT ON FUNCTION @extschema@.rl_status(text) IS
+	'tells where a task stands; no row when it is unknown; writes nothing';
+
+CREATE FUNCTION @extschema@.rl_waiting(max_tasks int4 DEFAULT 64, mode text DEFAULT NULL)
+RETURNS SETOF ratelimit.admission LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_waiting';
+COMMENT ON FUNCTION @extschema@.rl_waiting(int4, text) IS
+	'the first waiting tasks in order, with what blocks them now; writes nothing';
+
+CREATE FUNCTION @extschema@.rl_defer(task_id text, error_code text DEFAULT NULL, retry_after_ms int8 DEFAULT NULL)
+RETURNS timestamptz LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_defer';
+COMMENT ON FUNCTION @extschema@.rl_defer(text, text, int8) IS
+	'puts a waiting task aside after a failure of its own, so that others pass it; returns until when';
+
+CREATE FUNCTION @extschema@.rl_renew_waiters(task_ids text[], waiter_ids text[])
+RETURNS int4 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_renew_waiters';
+COMMENT ON FUNCTION @extschema@.rl_renew_waiters(text[], text[]) IS
+	'renews the waiter leases of waiting sync tasks; returns how many still belong to the waiters given';
+
+CREATE FUNCTION @extschema@.rl_cancel(task_id text, reason text DEFAULT 'cancelled', outcome text DEFAULT 'cancelled')
+RETURNS bool LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_cancel';
+COMMENT ON FUNCTION @extschema@.rl_cancel(text, text, text) IS
+	'ends a task that has not finished, and gives back what it holds; false for an unknown or finished one';
+
+CREATE PROCEDURE @extschema@.rl_admit_wait(task_id text, scopes jsonb, max_wait interval DEFAULT NULL, priority int4 DEFAULT 0,
+	INOUT result ratelimit.admission DEFAULT NULL)
+LANGUAGE c AS 'MODULE_PATHNAME', 'rl_admit_wait';
+COMMENT ON PROCEDURE @extschema@.rl_admit_wait(text, jsonb, interval, int4, ratelimit.admission) IS
+	'asks for a slot in all of the scopes and sleeps until it is the task''s turn; commits, so not inside a transaction block';
+
+CREATE FUNCTION @extschema@.rl_route(candidates jsonb, pinned text DEFAULT NULL, OUT ordinal int4, OUT candidate text,
+	OUT chosen bool, OUT reason text, OUT retry_after_ms int8)
+RETURNS SETOF record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_route';
+COMMENT ON FUNCTION @extschema@.rl_route(jsonb, text) IS
+	'chooses the first candidate whose windows are not full, or the pinned one; writes nothing';
+
+-- Functions: workers -------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION @extschema@.rl_worker_heartbeat(worker_id text, capacity int4 DEFAULT NULL)
+RETURNS timestamptz LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_worker_heartbeat';
+COMMENT ON FUNCTION @extschema@.rl_worker_heartbeat(text, int4) IS
+	'reports that a worker of the application is alive; returns when it becomes stale without another heartbeat';
+
+CREATE FUNCTION @extschema@.rl_worker_stop(worker_id text)
+RETURNS bool LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_worker_stop';
+COMMENT ON FUNCTION @extschema@.rl_worker_stop(text) IS
+	'reports that a worker of the application has stopped; returns whether it was live';
+
 -- Functions: buckets -------------------------------------------------------------------------------------------------
 
 CREATE FUNCTION @extschema@.rl_acquire_bucket(bucket_id text, rules jsonb, requested int4 DEFAULT 1,
@@ -358,9 +589,22 @@ REVOKE ALL ON FUNCTION
 	@extschema@.rl_release(uuid[], uuid[], text),
 	@extschema@.rl_attach(text, uuid[], uuid[]),
 	@extschema@.rl_renew(uuid[], int4),
+	@extschema@.rl_route(jsonb, text),
+	@extschema@.rl_worker_heartbeat(text, int4),
+	@extschema@.rl_worker_stop(text),
+	@extschema@.rl_admit(text, jsonb, text, int4, text),
+	@extschema@.rl_enqueue(text, jsonb, int4),
+	@extschema@.rl_rebind(text, jsonb),
+	@extschema@.rl_dispatch(int4),
+	@extschema@.rl_status(text),
+	@extschema@.rl_waiting(int4, text),
+	@extschema@.rl_defer(text, text, int8),
+	@extschema@.rl_renew_waiters(text[], text[]),
+	@extschema@.rl_cancel(text, text, text),
 	@extschema@.rl_acquire_bucket(text, jsonb, int4, int4),
 	@extschema@.rl_penalize(text, int8),
 	ratelimit.reap_buckets(int4, int8),
 	ratelimit.bucket_rows(),
 	ratelimit.refuse_rewrite()
 FROM PUBLIC;
+REVOKE ALL ON PROCEDURE @extschema@.rl_admit_wait(text, jsonb, interval, int4, ratelimit.admission) FROM PUBLIC;

@@ -103,3 +103,36 @@ SELECT second, round(rate::numeric, 1) AS rate, rpad(repeat('#', permits), 66) |
 \echo 'What the bucket knows now:'
 \echo
 SELECT rule_id, round(tokens::numeric, 1) AS tokens, refill_rps, base_rps, max_rps, backpressure_seen FROM ratelimit.bucket_state;
+\echo '-- 6. Five tasks over two slots: the admission queue'
+\echo
+\echo 'A provider allows two calls at once. Five tasks ask for a slot; those that get none wait in line, in the database:'
+\echo
+SET ratelimit.clock = '2025-01-01 12:05:00+00';
+SELECT task_id, status, blockers FROM unnest('{a,b,c,d,e}'::text[]) AS name,
+  rl_enqueue(name, '[{"scope_type": "provider", "scope_key": "slow", "limit": 2, "queue_limit": 10}]', priority => (name = 'e')::int * -1);
+CREATE TEMP VIEW picture AS
+SELECT rpad(coalesce(string_agg('[' || task_id || ']', '' ORDER BY admitted_at, task_id) FILTER (WHERE admitted), ''), 6, '[ ]') AS slots,
+       string_agg(task_id, ' ' ORDER BY priority, enqueued_at, task_id) FILTER (WHERE status = 'waiting') AS line
+  FROM unnest('{a,b,c,d,e}'::text[]) AS name, rl_status(name);
+SELECT * FROM picture;
+\echo 'A job runner dispatches: the first two in line go, and "e" is one of them, for it came with a better priority.'
+\echo
+SELECT ordinal, task_id, cardinality(lease_ids) AS leases FROM rl_dispatch();
+SELECT * FROM picture;
+\echo 'Nothing more fits until somebody is done. "e" ends, and the next in line goes:'
+\echo
+SELECT rl_cancel('e', 'done'), (SELECT string_agg(task_id, ' ') FROM rl_dispatch()) AS dispatched;
+SELECT * FROM picture;
+\echo '"c" cannot go for a reason of its own, so it is put aside for five seconds; "d" passes it when "a" is done:'
+\echo
+SELECT rl_defer('c', 'provider_error', 5000);
+SELECT rl_cancel('a', 'done'), (SELECT string_agg(task_id, ' ') FROM rl_dispatch()) AS dispatched;
+SELECT * FROM picture;
+\echo 'Five seconds later "c" is back at its old place, and goes as soon as a slot is free:'
+\echo
+SET ratelimit.clock = '2025-01-01 12:05:05+00';
+SELECT rl_cancel('b', 'done'), (SELECT string_agg(task_id, ' ') FROM rl_dispatch()) AS dispatched;
+SELECT * FROM picture;
+\echo 'The whole line in one row, for a dashboard:'
+\echo
+SELECT * FROM ratelimit.queue_metrics;

@@ -5,7 +5,8 @@ CREATE SCHEMA test;
 -- Every file begins with this: nothing stored, and output that depends on no setting of the caller.
 CREATE PROCEDURE test.begin() LANGUAGE plpgsql AS $$
 BEGIN
-	TRUNCATE ratelimit.counters, ratelimit.reservations, ratelimit.requests, ratelimit.scopes, ratelimit.leases;
+	TRUNCATE ratelimit.counters, ratelimit.reservations, ratelimit.requests, ratelimit.scopes, ratelimit.leases,
+		ratelimit.tasks, ratelimit.waiting, ratelimit.awaited, ratelimit.workers;
 	DELETE FROM ratelimit.buckets; -- which refuses TRUNCATE
 	PERFORM set_config('timezone', 'UTC', false), set_config('datestyle', 'ISO', false), set_config('intervalstyle', 'postgres', false),
 		set_config('search_path', 'public', false);
@@ -54,6 +55,34 @@ CREATE FUNCTION test.problems() RETURNS TABLE (object text, key text, kept float
 	SELECT 'lease without a scope', concat_ws('/', l.scope_type, l.scope_key), NULL, l.amount
 	FROM ratelimit.leases l
 	WHERE NOT EXISTS (SELECT FROM ratelimit.scopes s WHERE (l.scope_type, l.scope_key) = (s.scope_type, s.scope_key))
+	UNION ALL
+	SELECT 'scopes.waiting', concat_ws('/', s.scope_type, s.scope_key), s.waiting, w.count
+	FROM ratelimit.scopes s CROSS JOIN LATERAL (
+		SELECT count(*) FROM ratelimit.waiting w
+		WHERE (w.scope_type, w.scope_key) = (s.scope_type, s.scope_key)) w (count)
+	WHERE s.waiting <> w.count
+	UNION ALL
+	SELECT 'awaited', concat_ws('/', scope_type, scope_key), s.waiting, NULL
+	FROM ratelimit.scopes s FULL JOIN ratelimit.awaited a USING (scope_type, scope_key)
+	WHERE (coalesce(s.waiting, 0) > 0) <> (a.ready IS NOT NULL) OR (s.ready, s.head_priority, s.head_at) <> (a.ready, a.head_priority, a.head_at)
+	UNION ALL
+	SELECT 'waiting without a scope', concat_ws('/', w.scope_type, w.scope_key), NULL, 1
+	FROM ratelimit.waiting w
+	WHERE NOT EXISTS (SELECT FROM ratelimit.scopes s WHERE (w.scope_type, w.scope_key) = (s.scope_type, s.scope_key))
+	UNION ALL
+	SELECT 'places of a task', t.task_id, CASE WHEN t.status = 'waiting' THEN greatest(1, jsonb_array_length(t.scopes)) ELSE 0 END, w.count
+	FROM ratelimit.tasks t CROSS JOIN LATERAL (
+		SELECT count(*) FROM ratelimit.waiting w
+		WHERE (w.task_id, w.priority, w.enqueued_at) = (t.task_id, t.priority, t.enqueued_at)) w (count)
+	WHERE w.count <> CASE WHEN t.status = 'waiting' THEN greatest(1, jsonb_array_length(t.scopes)) ELSE 0 END
+	UNION ALL
+	SELECT 'waiting without a task', concat_ws('/', w.scope_type, w.scope_key, w.task_id), NULL, 1
+	FROM ratelimit.waiting w WHERE NOT EXISTS (SELECT FROM ratelimit.tasks t WHERE t.task_id = w.task_id)
+	UNION ALL
+	SELECT 'search for the head begins too late', concat_ws('/', w.scope_type, w.scope_key, w.task_id), NULL, 1
+	FROM ratelimit.waiting w JOIN ratelimit.scopes s USING (scope_type, scope_key) JOIN ratelimit.tasks t USING (task_id)
+	WHERE (w.priority, w.enqueued_at) < (s.head_priority, s.head_at) AND w.kind <> 'c' AND t.wait_deadline_at > clock_timestamp()
+		AND coalesce(t.waiter_expires_at, 'infinity') > clock_timestamp() AND current_setting('ratelimit.clock', true) = ''
 $$;
 -- Everything that is stored, row versions and row locks included: two equal results mean that nothing was written.
 CREATE FUNCTION test.contents() RETURNS text LANGUAGE plpgsql AS $$
@@ -62,7 +91,7 @@ DECLARE
 	rows text;
 	contents text := '';
 BEGIN
-	FOREACH name IN ARRAY '{counters,reservations,requests,scopes,leases}'::text[] LOOP
+	FOREACH name IN ARRAY '{counters,reservations,requests,scopes,leases,tasks,waiting,awaited}'::text[] LOOP
 		EXECUTE format('SELECT string_agg(concat_ws('' '', ctid, xmin, xmax, t), E''\n'' ORDER BY ctid) FROM ratelimit.%I t', name)
 			INTO rows;
 		contents := contents || name || E'\n' || coalesce(rows, '') || E'\n';
@@ -76,7 +105,10 @@ CREATE FUNCTION test.values() RETURNS text LANGUAGE sql AS $$
 		(SELECT string_agg(t::text, E'\n' ORDER BY t::text) FROM ratelimit.reservations t),
 		(SELECT string_agg(t::text, E'\n' ORDER BY t::text) FROM ratelimit.requests t),
 		(SELECT string_agg(t::text, E'\n' ORDER BY t::text) FROM ratelimit.scopes t),
-		(SELECT string_agg(t::text, E'\n' ORDER BY t::text) FROM ratelimit.leases t))
+		(SELECT string_agg(t::text, E'\n' ORDER BY t::text) FROM ratelimit.leases t),
+		(SELECT string_agg(t::text, E'\n' ORDER BY t::text) FROM ratelimit.tasks t),
+		(SELECT string_agg(t::text, E'\n' ORDER BY t::text) FROM ratelimit.waiting t),
+		(SELECT string_agg(t::text, E'\n' ORDER BY t::text) FROM ratelimit.awaited t))
 $$;
 -- An element of a list of limits, and a list.
 CREATE FUNCTION test.limit(scope_key text, metric text, lim float8, amount float8 DEFAULT 1, more jsonb DEFAULT '{}') RETURNS jsonb
@@ -99,3 +131,18 @@ SELECT * FROM test.problems() ORDER BY object, key;
 SELECT test.error('SELECT 1/0') LIKE '22012: division by zero%' AS caught, test.error('SELECT 1');
 CALL test.begin();
 SELECT * FROM test.problems();
+-- A scope that a task asks for, and where a task stands, in one line: status, reason, when to ask again, what it waits for.
+CREATE FUNCTION test.scope(scope_key text, lim float8, more jsonb DEFAULT '{}') RETURNS jsonb LANGUAGE sql AS $$
+	SELECT jsonb_build_object('scope_type', 'model', 'scope_key', scope_key, 'limit', lim) || more
+$$;
+-- (Of any type, so that nothing depends on the extension, which a test drops.)
+CREATE FUNCTION test.stand(admission anyelement) RETURNS text LANGUAGE sql AS $$
+	SELECT concat_ws(' ', a ->> 'task_id', CASE WHEN (a ->> 'newly_admitted')::bool THEN 'newly' END, a ->> 'status', a ->> 'reason',
+		CASE WHEN (a ->> 'admitted')::bool THEN jsonb_array_length(a -> 'lease_ids') || ' leases'
+			ELSE coalesce((a ->> 'retry_after_ms') || ' ms', 'never') END,
+		(SELECT string_agg(concat_ws(' ', b ->> 'scope_key', b ->> 'reason'), ', ') FROM jsonb_array_elements(a -> 'blockers') b),
+		CASE WHEN a ->> 'scope_key' IS NOT NULL THEN format('at %s: %s of %s used, asks %s, next free %s, depth %s of %s', a ->> 'scope_key',
+			a ->> 'used', coalesce(a ->> 'limit_value', 'no limit'), a ->> 'amount',
+			coalesce(to_char((a ->> 'reset_at')::timestamptz, 'HH24:MI:SS'), 'never'), a ->> 'queue_depth', coalesce(a ->> 'queue_limit', 'any')) END)
+	FROM to_jsonb(admission) a WHERE admission IS NOT NULL OR a ->> 'task_id' IS NOT NULL
+$$;

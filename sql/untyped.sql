@@ -29,6 +29,29 @@ PREPARE attach2 AS SELECT * FROM rl_attach($1, $2);
 PREPARE attach3 AS SELECT * FROM rl_attach($1, $2, $3);
 PREPARE renew1 AS SELECT ordinal, renewed FROM rl_renew($1);
 PREPARE renew2 AS SELECT ordinal, renewed FROM rl_renew($1, $2);
+PREPARE admit2 AS SELECT status FROM rl_admit($1, $2);
+PREPARE admit3 AS SELECT status FROM rl_admit($1, $2, $3);
+PREPARE admit4 AS SELECT status FROM rl_admit($1, $2, $3, $4);
+PREPARE admit5 AS SELECT status FROM rl_admit($1, $2, $3, $4, $5);
+PREPARE enqueue2 AS SELECT status FROM rl_enqueue($1, $2);
+PREPARE enqueue3 AS SELECT status FROM rl_enqueue($1, $2, $3);
+PREPARE rebind2 AS SELECT status FROM rl_rebind($1, $2);
+PREPARE dispatch1 AS SELECT task_id FROM rl_dispatch($1);
+PREPARE status1 AS SELECT status FROM rl_status($1);
+PREPARE waiting1 AS SELECT task_id FROM rl_waiting($1);
+PREPARE waiting2 AS SELECT task_id FROM rl_waiting($1, $2);
+PREPARE defer1 AS SELECT rl_defer($1);
+PREPARE defer2 AS SELECT rl_defer($1, $2);
+PREPARE defer3 AS SELECT rl_defer($1, $2, $3);
+PREPARE waiters2 AS SELECT rl_renew_waiters($1, $2);
+PREPARE cancel1 AS SELECT rl_cancel($1);
+PREPARE cancel2 AS SELECT rl_cancel($1, $2);
+PREPARE cancel3 AS SELECT rl_cancel($1, $2, $3);
+PREPARE route1 AS SELECT candidate FROM rl_route($1);
+PREPARE route2 AS SELECT candidate FROM rl_route($1, $2);
+PREPARE heartbeat1 AS SELECT rl_worker_heartbeat($1);
+PREPARE heartbeat2 AS SELECT rl_worker_heartbeat($1, $2);
+PREPARE stop1 AS SELECT rl_worker_stop($1);
 PREPARE acquire2 AS SELECT granted FROM rl_acquire_bucket($1, $2);
 PREPARE acquire3 AS SELECT granted FROM rl_acquire_bucket($1, $2, $3);
 PREPARE acquire4 AS SELECT granted FROM rl_acquire_bucket($1, $2, $3, $4);
@@ -37,9 +60,9 @@ PREPARE shard1 AS SELECT rl_shard($1);
 PREPARE shard2 AS SELECT rl_shard($1, $2);
 -- What each parameter was taken for.
 SELECT name, parameter_types FROM pg_prepared_statements ORDER BY length(name), name;
--- Every arity is there: as many as the functions have arguments, less those without a default.
+-- Every arity is there: as many as the functions have arguments, less those without a default, and calls without any.
 SELECT count(*) AS arities, count(*) = (SELECT sum(pronargdefaults + 1) FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass
-	AND d.deptype = 'e' JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'ratelimit' WHERE pronargs > 0 AND pronamespace = 'public'::regnamespace) - 1 AS all
+	AND d.deptype = 'e' JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'ratelimit' WHERE pronargs > 0 AND prokind = 'f' AND pronamespace = 'public'::regnamespace) - 3 AS all
 FROM pg_prepared_statements;
 EXECUTE check4('key', 'a', 'rpm', '20');
 EXECUTE check5('key', 'a', 'rpm', '20', '2');

@@ -31,13 +31,7 @@ std::string quoted(std::string_view value)
 
 std::string number_detail(double number) { return "The value is " + pg::number_text(number) + "."; }
 
-std::int32_t json_seconds(const Place &place, const pg::JsonItem &item)
-{
-	const double seconds = json_number(place, item);
-	if (!(seconds >= limits::seconds_min && seconds <= limits::seconds_max) || seconds != std::floor(seconds))
-		reject(place, json_detail(item), "It must be a whole number of seconds from 1 to 31622400.");
-	return static_cast<std::int32_t>(seconds);
-}
+// --- keys of a limit --------------------------------------------------------------------------------------------------
 
 // A metric that the function cannot serve.
 void check_metric(const Place &place, const Element &element, Mode mode)
@@ -45,8 +39,6 @@ void check_metric(const Place &place, const Element &element, Mode mode)
 	if (mode == Mode::consume && element.metric == core::concurrent_metric)
 		reject(place, quoted(element.metric), "Concurrency is held and given back: use rl_reserve and rl_release.");
 }
-
-bool is_opaque_key(std::string_view key) noexcept { return key == "scope_name" || key == "metadata" || key == "policy"; }
 
 // Sets one key of a limit. `has_limit` tells whether the key "limit" was met.
 void set_limit_key(Element &element, bool &has_limit, const Place &place, const pg::JsonItem &value)
@@ -75,18 +67,14 @@ void set_limit_key(Element &element, bool &has_limit, const Place &place, const 
 		if (!null)
 			element.attempt_id = check_name(place, json_string(place, value));
 	} else if (!is_opaque_key(place.name)) {
-		throw pg::SqlError{ERRCODE_INVALID_PARAMETER_VALUE,
-			"unknown key in element " + std::to_string(place.ordinal) + " of argument \"" + std::string(place.list) + "\"",
-			"The key is \"" + pg::excerpt(place.name) + "\".", std::string(limit_keys_hint)};
+		reject_key(place, limit_keys_hint);
 	}
 }
 
 Element json_limit(const pg::JsonItem &item, std::string_view list, std::size_t ordinal, Mode mode)
 {
 	if (item.kind != pg::JsonKind::object)
-		throw pg::SqlError{ERRCODE_INVALID_PARAMETER_VALUE,
-			"element " + std::to_string(ordinal) + " of argument \"" + std::string(list) + "\" is not an object",
-			json_detail(item), "Each element must be a JSON object. " + std::string(limit_keys_hint)};
+		reject_element(list, ordinal, item, limit_keys_hint);
 	Element element;
 	bool has_limit = false;
 	pg::JsonReader fields(item);
@@ -134,6 +122,61 @@ void reject_length(std::string_view argument, std::size_t length)
 	throw pg::SqlError{ERRCODE_PROGRAM_LIMIT_EXCEEDED, "too many elements in argument \"" + std::string(argument) + "\"",
 		"It has " + std::to_string(length) + " elements.", "At most 1000 are accepted; use several calls."};
 }
+
+void reject_key(const Place &place, std::string_view known_keys_hint)
+{
+	throw pg::SqlError{ERRCODE_INVALID_PARAMETER_VALUE,
+		"unknown key in element " + std::to_string(place.ordinal) + " of argument \"" + std::string(place.list) + "\"",
+		"The key is \"" + pg::excerpt(place.name) + "\".", std::string(known_keys_hint)};
+}
+
+void reject_element(
+	std::string_view argument, std::size_t ordinal, const pg::JsonItem &element, std::string_view known_keys_hint)
+{
+	throw pg::SqlError{ERRCODE_INVALID_PARAMETER_VALUE,
+		"element " + std::to_string(ordinal) + " of argument \"" + std::string(argument) + "\" is not an object",
+		json_detail(element), "Each element must be a JSON object. " + std::string(known_keys_hint)};
+}
+
+// --- values of JSON keys -------------------------------------------------------------------------------------------
+
+std::string json_detail(const pg::JsonItem &item) { return "The value is " + pg::json_text(item) + "."; }
+
+std::string_view json_string(const Place &place, const pg::JsonItem &item)
+{
+	if (item.kind == pg::JsonKind::null)
+		reject_null(place);
+	if (item.kind != pg::JsonKind::string)
+		reject(place, json_detail(item), "It must be a JSON string.");
+	return item.string;
+}
+
+double json_number(const Place &place, const pg::JsonItem &item)
+{
+	if (item.kind != pg::JsonKind::number)
+		reject(place, json_detail(item), "It must be a JSON number.");
+	return pg::json_double(item);
+}
+
+std::int32_t json_seconds(const Place &place, const pg::JsonItem &item)
+{
+	const double seconds = json_number(place, item);
+	if (!(seconds >= limits::seconds_min && seconds <= limits::seconds_max) || seconds != std::floor(seconds))
+		reject(place, json_detail(item), "It must be a whole number of seconds from 1 to 31622400.");
+	return static_cast<std::int32_t>(seconds);
+}
+
+void check_is_list(const Place &place, const pg::JsonItem &item)
+{
+	if (item.kind == pg::JsonKind::null)
+		reject_null(place);
+	if (item.kind != pg::JsonKind::array)
+		reject(place, json_detail(item), "It must be a JSON array of objects.");
+	if (const std::size_t length = pg::json_length(item); length > limits::list_elements_max)
+		reject_length(place.name, length);
+}
+
+bool is_opaque_key(std::string_view key) noexcept { return key == "scope_name" || key == "metadata" || key == "policy"; }
 
 // --- plain values --------------------------------------------------------------------------------------------------
 
@@ -197,24 +240,32 @@ std::int32_t check_seconds(const Place &place, std::int64_t seconds)
 	return static_cast<std::int32_t>(seconds);
 }
 
-// --- values of JSON keys -------------------------------------------------------------------------------------------
-
-std::string json_detail(const pg::JsonItem &item) { return "The value is " + pg::json_text(item) + "."; }
-
-std::string_view json_string(const Place &place, const pg::JsonItem &item)
+std::int32_t check_capacity(const Place &place, std::int32_t capacity)
 {
-	if (item.kind == pg::JsonKind::null)
-		reject_null(place);
-	if (item.kind != pg::JsonKind::string)
-		reject(place, json_detail(item), "It must be a JSON string.");
-	return item.string;
+	if (capacity < 0)
+		reject(place, "The value is " + std::to_string(capacity) + ".", "It must not be negative.");
+	return capacity;
 }
 
-double json_number(const Place &place, const pg::JsonItem &item)
+std::optional<core::TaskMode> mode_argument(FunctionCallInfo fcinfo, int index)
 {
-	if (item.kind != pg::JsonKind::number)
-		reject(place, json_detail(item), "It must be a JSON number.");
-	return pg::json_double(item);
+	const std::optional<std::string_view> name = optional_text(fcinfo, index);
+	if (!name)
+		return std::nullopt;
+	const std::optional<core::TaskMode> mode = core::task_mode(*name);
+	if (!mode)
+		reject(Place{"mode", {}, 0}, quoted(*name), "It must be \"sync\" or \"async\", or NULL.");
+	return mode;
+}
+
+std::int32_t batch_argument(FunctionCallInfo fcinfo, int index, std::string_view name, std::int32_t default_value)
+{
+	if (PG_ARGISNULL(index))
+		return default_value;
+	const std::int32_t batch = PG_GETARG_INT32(index);
+	if (batch < limits::batch_min || batch > limits::batch_max)
+		reject(Place{name, {}, 0}, "The value is " + std::to_string(batch) + ".", "It must be from 1 to 10000.");
+	return batch;
 }
 
 // --- limits --------------------------------------------------------------------------------------------------------
@@ -243,23 +294,21 @@ Element limit_argument(FunctionCallInfo fcinfo, Mode mode)
 	return element;
 }
 
+Elements json_limits(const Place &place, const pg::JsonItem &root, std::string_view list, Mode mode)
+{
+	check_is_list(place, root);
+	Elements elements;
+	elements.reserve(pg::json_length(root));
+	pg::JsonReader items(root);
+	while (items.next())
+		elements.push_back(json_limit(items.value(), list, elements.size() + 1, mode));
+	return elements;
+}
+
 Elements limits_argument(FunctionCallInfo fcinfo, int index, Mode mode)
 {
 	constexpr std::string_view name = "limits";
-	const pg::JsonItem root = pg::json_root(required_datum(fcinfo, index, name));
-	if (root.kind == pg::JsonKind::null)
-		reject_null(Place{name, {}, 0});
-	if (root.kind != pg::JsonKind::array)
-		reject(Place{name, {}, 0}, json_detail(root), "It must be a JSON array of objects.");
-	const std::size_t length = pg::json_length(root);
-	if (length > limits::list_elements_max)
-		reject_length(name, length);
-	Elements elements;
-	elements.reserve(length);
-	pg::JsonReader items(root);
-	while (items.next())
-		elements.push_back(json_limit(items.value(), name, elements.size() + 1, mode));
-	return elements;
+	return json_limits(Place{name, {}, 0}, pg::json_root(required_datum(fcinfo, index, name)), name, mode);
 }
 
 // --- lists of ids and amounts --------------------------------------------------------------------------------------
@@ -284,6 +333,23 @@ pg::Vector<core::Uuid> sorted_ids(FunctionCallInfo fcinfo, int index, std::strin
 	std::sort(ids.begin(), ids.end());
 	ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
 	return ids;
+}
+
+pg::Vector<std::string_view> names_argument(FunctionCallInfo fcinfo, int index, std::string_view name)
+{
+	const Datum array = required_datum(fcinfo, index, name);
+	const std::size_t length = pg::array_length(array);
+	if (length > limits::list_elements_max)
+		reject_length(name, length);
+	pg::Vector<std::string_view> names;
+	for (const std::optional<std::string_view> &element : pg::text_array(array)) {
+		if (!element)
+			throw pg::SqlError{ERRCODE_NULL_VALUE_NOT_ALLOWED,
+				"argument \"" + std::string(name) + "\" must not contain nulls",
+				"Element " + std::to_string(names.size() + 1) + " is NULL.", "Leave it out, or give a value that is not NULL."};
+		names.push_back(check_name(Place{name, {}, 0}, *element));
+	}
+	return names;
 }
 
 pg::Vector<ActualAmount> actual_argument(FunctionCallInfo fcinfo, int index)

@@ -7,15 +7,14 @@
 #include <tuple>
 
 #include "api/arguments.hpp"
-#include "core/window.hpp"
+#include "api/queue_book.hpp"
+#include "api/settling.hpp"
 #include "pg/clock.hpp"
 #include "pg/entry.hpp"
-#include "pg/settings.hpp"
 #include "pg/spi.hpp"
 #include "pg/value.hpp"
 #include "store/lease_store.hpp"
 #include "store/reservation_store.hpp"
-#include "store/window_store.hpp"
 
 namespace ratelimit::api {
 
@@ -27,97 +26,12 @@ core::View<core::Uuid> view(Ids &ids) noexcept { return {ids.data(), ids.size()}
 
 core::Instant read_clock() noexcept { return {pg::decision_clock_us()}; }
 
-// --- reservations --------------------------------------------------------------------------------------------------
-
-auto counter_order(const store::OpenReservation &open) noexcept
-{
-	return std::tie(open.scope_type, open.scope_key, open.metric, open.window_seconds);
-}
-
-// A counter and what its settled reservations change.
-struct SettledCounter {
-	std::optional<store::CounterRow> row;
-	core::StoredWindow window;
-	bool changed = false;
-};
-
-// What a commit counts as spent for a reservation.
-double actual_of(const store::OpenReservation &open, const pg::Vector<ActualAmount> &actual) noexcept
-{
-	for (const ActualAmount &given : actual)
-		if (given.metric == open.metric && given.amount > 0)
-			return given.amount;
-	return open.amount;
-}
-
-// A batch of reservations that are settled alike, with their counters locked.
-class Settling {
-public:
-	// Reads the open ones and locks their counters.
-	explicit Settling(Ids &ids);
-	[[nodiscard]] bool empty() const noexcept { return open_.empty(); }
-
-	// Commits when `actual` is given, else releases. Returns how many were settled now.
-	[[nodiscard]] int settle(const pg::Vector<ActualAmount> *actual, std::optional<std::string_view> reason);
-
-private:
-	pg::Vector<store::OpenReservation> open_; // by counter, then by id
-	pg::Vector<SettledCounter> counters_;
-	pg::Vector<std::size_t> counter_of_; // per reservation
-};
-
-Settling::Settling(Ids &ids)
+// The open ones among the ids, with their counters locked.
+Settling settling_of(Ids &ids)
 {
 	if (ids.empty())
-		return;
-	open_ = store::read_open_reservations(pg::uuid_array_datum(ids.data(), ids.size()));
-	std::sort(open_.begin(), open_.end(), [](const auto &a, const auto &b) {
-		return counter_order(a) != counter_order(b) ? counter_order(a) < counter_order(b) : a.id < b.id;
-	});
-	for (std::size_t i = 0; i < open_.size(); i++) {
-		if (i == 0 || counter_order(open_[i - 1]) != counter_order(open_[i])) {
-			const store::CounterKey key(
-				open_[i].scope_type, open_[i].scope_key, open_[i].metric, open_[i].window_seconds);
-			SettledCounter counter;
-			counter.row = store::lock_counter(key);
-			if (counter.row)
-				counter.window = counter.row->window;
-			counters_.push_back(counter);
-		}
-		counter_of_.push_back(counters_.size() - 1);
-	}
-}
-
-int Settling::settle(const pg::Vector<ActualAmount> *actual, std::optional<std::string_view> reason)
-{
-	const core::Instant now = read_clock();
-	pg::Vector<std::size_t> by_id(open_.size());
-	for (std::size_t i = 0; i < by_id.size(); i++)
-		by_id[i] = i;
-	std::sort(by_id.begin(), by_id.end(), [&](std::size_t a, std::size_t b) { return open_[a].id < open_[b].id; });
-
-	int settled = 0;
-	for (const std::size_t i : by_id) {
-		const store::OpenReservation &open = open_[i];
-		const std::optional<double> spent = actual != nullptr ? std::optional(actual_of(open, *actual)) : std::nullopt;
-		if (!store::settle_reservation(open.id, {spent, reason, now, pg::settings::retention_seconds() > 0})) {
-			if (pg::writes_see_old_snapshot())
-				pg::throw_serialization_failure();
-			continue;
-		}
-		settled++;
-		SettledCounter &counter = counters_[counter_of_[i]];
-		if (!counter.row)
-			continue;
-		if (const auto window = core::settle(counter.window, open.window_start, open.amount, spent.value_or(0))) {
-			counter.window = *window;
-			counter.changed = true;
-		}
-	}
-	for (const SettledCounter &counter : counters_)
-		if (counter.changed)
-			store::settle_counter(*counter.row, counter.window, now);
-	return settled;
+		return Settling({});
+	return Settling(store::read_open_reservations(pg::uuid_array_datum(ids.data(), ids.size())));
 }
 
 // --- leases --------------------------------------------------------------------------------------------------------
@@ -178,6 +92,7 @@ int release_leases(Ids &lease_ids, LockedScopes &locked)
 	const core::Instant now = read_clock();
 	const auto removed = store::remove_live(view(locked.lease_ids), now);
 	require_all_live(lease_ids, now, {});
+	pg::SmallVector<const LockedScope *, 4> awaited;
 	for (const LockedScope &scope : locked.scopes) {
 		double amount = 0;
 		std::int64_t count = 0;
@@ -194,7 +109,14 @@ int release_leases(Ids &lease_ids, LockedScopes &locked)
 			if (core::sum_is_doubtful(row->scope, after))
 				after.leased = store::sum_leases(scope.key);
 			store::write_scope(*row, after, now);
+			if (row->queue.waiting > 0)
+				awaited.push_back(&scope);
 		}
+	}
+	if (!awaited.empty()) {
+		Waker waker(now);
+		for (const LockedScope *scope : awaited)
+			waker.wake_head_of(scope->scope_type, scope->scope_key);
 	}
 	return static_cast<int>(removed.size());
 }
@@ -215,7 +137,7 @@ Datum commit(FunctionCallInfo fcinfo)
 	pg::Session session;
 	session.connect();
 	int settled = 0;
-	if (Settling settling(ids); !settling.empty())
+	if (Settling settling = settling_of(ids); !settling.empty())
 		settled = settling.settle(&actual, "success");
 	session.finish();
 	return Int32GetDatum(settled);
@@ -234,7 +156,7 @@ Datum release(FunctionCallInfo fcinfo)
 	int reservations = 0;
 	int leases = 0;
 	{
-		Settling settling(reservation_ids);
+		Settling settling = settling_of(reservation_ids);
 		LockedScopes locked = lock_scopes_of(lease_ids);
 		leases = release_leases(lease_ids, locked);
 		if (!settling.empty())

@@ -16,6 +16,7 @@ enum class Reason : std::uint8_t {
 	amount_exceeds_limit,
 	window_exhausted,
 	concurrency_saturated,
+	queue_full,
 };
 
 [[nodiscard]] constexpr std::string_view name_of(Reason reason) noexcept
@@ -31,6 +32,8 @@ enum class Reason : std::uint8_t {
 		return "window_exhausted";
 	case Reason::concurrency_saturated:
 		return "concurrency_saturated";
+	case Reason::queue_full:
+		return "queue_full";
 	}
 	return "";
 }

@@ -28,6 +28,18 @@ inline constexpr Span window_retry_min = Span::from_seconds(1);
 inline constexpr Span lease_retry_min = Span::from_seconds(1);
 inline constexpr Span lease_retry_max = Span::from_seconds(5);
 
+// The admission queue.
+inline constexpr std::int32_t queue_limit_max = INT32_MAX;
+inline constexpr std::int32_t max_wait_seconds_default = 600;
+inline constexpr Span wait_without_queue = Span::from_seconds(24 * 3600); // no scope says how long to wait
+inline constexpr Span queue_retry_min = Span::from_seconds(1);
+inline constexpr Span queue_retry_max = Span::from_seconds(30);
+inline constexpr std::int32_t waiter_ttl_seconds_default = 15;
+inline constexpr Span defer_min = Span::from_seconds(1);
+inline constexpr Span defer_max = Span::from_seconds(60);
+inline constexpr Span defer_asked_max = Span::from_seconds(seconds_max); // what rl_defer may be asked for
+inline constexpr std::int32_t dispatch_tasks_default = 64;
+
 inline constexpr std::int32_t shard_count = 4096;
 
 // Adaptive token buckets.
@@ -42,6 +54,9 @@ inline constexpr double bucket_rate_min = 0.0001;                 // permits per
 static_assert(seconds_min <= window_seconds_default && window_seconds_default <= seconds_max);
 static_assert(seconds_min <= lease_ttl_seconds_default && lease_ttl_seconds_default <= seconds_max);
 static_assert(lease_retry_min <= lease_retry_max);
+static_assert(queue_retry_min <= queue_retry_max && lease_retry_max <= queue_retry_max);
+static_assert(defer_min <= defer_max && defer_max <= defer_asked_max);
+static_assert(batch_min <= dispatch_tasks_default && dispatch_tasks_default <= batch_max);
 static_assert(batch_min <= batch_max);
 
 } // namespace ratelimit::core::limits

@@ -12,4 +12,6 @@ std::int64_t decision_clock_us() noexcept
 	return replaced ? *replaced + server_epoch_us : real_clock_us();
 }
 
+std::int64_t process_start_us() noexcept { return MyStartTimestamp + server_epoch_us; }
+
 } // namespace ratelimit::pg

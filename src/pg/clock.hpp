@@ -17,4 +17,7 @@ inline constexpr std::int64_t server_epoch_us =
 // The real clock, for identifiers.
 [[nodiscard]] std::int64_t real_clock_us() noexcept;
 
+// When this process began, in microseconds since the Unix epoch.
+[[nodiscard]] std::int64_t process_start_us() noexcept;
+
 } // namespace ratelimit::pg

@@ -123,6 +123,23 @@ Datum composite_result(FunctionCallInfo fcinfo, Datum *values, bool *nulls, std:
 	});
 }
 
+Datum composite_output(FunctionCallInfo fcinfo, Datum *values, bool *nulls, std::size_t count)
+{
+	return call([=] {
+		TupleDesc outputs;
+		if (get_call_result_type(fcinfo, nullptr, &outputs) != TYPEFUNC_COMPOSITE || outputs->natts != 1)
+			elog(ERROR, "procedure must be declared to have one output");
+		outputs = BlessTupleDesc(outputs);
+		const TupleDesc desc = lookup_rowtype_tupdesc(TupleDescAttr(outputs, 0)->atttypid, -1);
+		if (desc->natts != static_cast<int>(count))
+			elog(ERROR, "result type has %d columns instead of %d", desc->natts, static_cast<int>(count));
+		Datum row = HeapTupleGetDatum(heap_form_tuple(desc, values, nulls));
+		ReleaseTupleDesc(desc);
+		bool null = false;
+		return HeapTupleGetDatum(heap_form_tuple(outputs, &row, &null));
+	});
+}
+
 SetResult::SetResult(FunctionCallInfo fcinfo) : info_(reinterpret_cast<ReturnSetInfo *>(fcinfo->resultinfo))
 {
 	call([=] { InitMaterializedSRF(fcinfo, 0); });

@@ -80,6 +80,15 @@ Datum composite_result(FunctionCallInfo fcinfo, Columns<count> &row)
 	return composite_result(fcinfo, row.values, row.nulls, count);
 }
 
+// The result of a procedure whose only output is of a row type: that row.
+Datum composite_output(FunctionCallInfo fcinfo, Datum *values, bool *nulls, std::size_t count);
+
+template <std::size_t count>
+Datum composite_output(FunctionCallInfo fcinfo, Columns<count> &row)
+{
+	return composite_output(fcinfo, row.values, row.nulls, count);
+}
+
 // A set of rows, materialised. Rows are added one by one; the caller then returns 0.
 class SetResult {
 public:

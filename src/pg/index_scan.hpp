@@ -87,6 +87,31 @@ public:
 		});
 	}
 
+	// Visits the row version at a place of the index's table if the snapshot sees it, and says whether it does. The place may
+	// be out of date: the caller looks whether it is the row that it means.
+	template <typename Visit>
+	[[nodiscard]] bool visit_place(IndexName &index, const ItemPointerData &place, Visit visit)
+	{
+		Snapshot *const snapshot = &snapshot_;
+		IndexName *const name = &index;
+		const ItemPointerData at = place;
+		return call([=] {
+			lock_table(*name);
+			if (*snapshot == nullptr)
+				*snapshot = RegisterSnapshot(GetLatestSnapshot());
+			Relation table = table_open(name->table, NoLock);
+			bool found = false;
+			if (ItemPointerGetBlockNumber(&at) < RelationGetNumberOfBlocks(table)) {
+				TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(table), &TTSOpsBufferHeapTuple);
+				ItemPointerData tid = at;
+				found = table_tuple_fetch_row_version(table, &tid, *snapshot, slot) && visit(slot);
+				ExecDropSingleTupleTableSlot(slot);
+			}
+			table_close(table, NoLock);
+			return found;
+		});
+	}
+
 private:
 	// Finds the index and locks its table, until the end of the transaction. Runs below the guard.
 	static void lock_table(IndexName &index);

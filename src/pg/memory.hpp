@@ -74,4 +74,25 @@ private:
 	MemoryContext outer_;
 };
 
+// Memory for one round of a long call: while it stands, containers and server calls allocate there. Freed with the call, or
+// by reset() between two rounds; an error that happened in the round lives there too.
+class RoundMemory {
+public:
+	RoundMemory();
+	void reset();
+	~RoundMemory() { leave(); }
+	RoundMemory(const RoundMemory &) = delete;
+	RoundMemory &operator=(const RoundMemory &) = delete;
+
+	void enter() noexcept;
+	void leave() noexcept; // assignments: cannot raise
+	// The memory of the call itself, for what outlives the round.
+	[[nodiscard]] MemoryContext outer() const noexcept { return outer_call_; }
+
+private:
+	MemoryContext context_;
+	MemoryContext outer_call_;
+	MemoryContext outer_current_ = nullptr;
+};
+
 } // namespace ratelimit::pg

@@ -33,6 +33,10 @@ extern "C" {
 #include "executor/tuptable.h"
 #include "fmgr.h"
 #include "funcapi.h"
+// Without the headers of Kerberos, which nobody needs for building an extension. The layout stays the same.
+#undef ENABLE_GSS
+#include "libpq/libpq-be.h"
+#include "libpq/libpq.h"
 #include "libpq/pqformat.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
@@ -42,6 +46,7 @@ extern "C" {
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"
+#include "storage/proc.h"
 #include "storage/procarray.h"
 #include "utils/acl.h"
 #include "utils/array.h"
@@ -53,10 +58,13 @@ extern "C" {
 #include "utils/jsonb.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/portal.h"
 #include "utils/rel.h"
+#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 #include "utils/typcache.h"
 #include "utils/uuid.h"
+#include "utils/wait_event.h"
 }

@@ -10,6 +10,8 @@ namespace {
 // Owned by the server; the initial values equal the boot values below.
 char *clock_text = nullptr;
 int retention = 3600;
+int worker_stale_after = 60;
+int waiter_ttl = 15;
 bool durable_buckets = false;
 
 // What the check hook of `ratelimit.clock` hands to the assign hook.
@@ -99,10 +101,16 @@ void define_settings()
 	DefineCustomIntVariable("ratelimit.retention", "Keeps finished reservations, requests and tasks for this long.",
 		"Zero deletes a reservation in the moment in which it is settled or released.", &retention, 3600, 0, INT_MAX / 1000,
 		PGC_SUSET, GUC_UNIT_S, nullptr, nullptr, nullptr);
+	DefineCustomIntVariable("ratelimit.worker_stale_after", "Counts a worker as live for this long after its last heartbeat.",
+		"A worker sends heartbeats with rl_worker_heartbeat.", &worker_stale_after, 60, 1, 31'622'400, PGC_SUSET, GUC_UNIT_S,
+		nullptr, nullptr, nullptr);
 	DefineCustomBoolVariable("ratelimit.bucket_durable", "Makes each acquire and each penalty of a bucket part of the commit.",
 		"Off, they wait neither for the disk nor for a standby: a crash forgets at most those of the last three times "
 		"wal_writer_delay.",
 		&durable_buckets, false, PGC_SUSET, 0, nullptr, nullptr, nullptr);
+	DefineCustomIntVariable("ratelimit.waiter_ttl", "Takes the waiter of a sync task for gone when it has not asked for this long.",
+		"Each call for the task, and rl_renew_waiters, begin it anew.", &waiter_ttl, 15, 1, 31622400, PGC_SUSET, GUC_UNIT_S,
+		nullptr, nullptr, nullptr);
 
 #if PG_VERSION_NUM >= 150000
 	MarkGUCPrefixReserved("ratelimit");
@@ -117,6 +125,10 @@ std::optional<TimestampTz> test_clock() noexcept
 }
 
 int retention_seconds() noexcept { return retention; }
+
+int worker_stale_after_seconds() noexcept { return worker_stale_after; }
+
+int waiter_ttl_seconds() noexcept { return waiter_ttl; }
 
 bool bucket_durable() noexcept { return durable_buckets; }
 

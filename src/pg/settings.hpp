@@ -15,6 +15,12 @@ void define_settings();
 // `ratelimit.retention`: how long finished rows are kept, in seconds. 0 = not at all.
 [[nodiscard]] int retention_seconds() noexcept;
 
+// `ratelimit.worker_stale_after`: how long a worker counts as live after a heartbeat, in seconds.
+[[nodiscard]] int worker_stale_after_seconds() noexcept;
+
+// `ratelimit.waiter_ttl`: how long the waiter of a sync task counts as present after each call, in seconds.
+[[nodiscard]] int waiter_ttl_seconds() noexcept;
+
 // `ratelimit.bucket_durable`: whether an acquire takes part in the commit.
 [[nodiscard]] bool bucket_durable() noexcept;
 

@@ -33,6 +33,14 @@ void write_text(char *target, std::string_view text) noexcept
 
 Datum text_at(const char *written) noexcept { return PointerGetDatum(written); }
 
+bool same_text(Datum a, Datum b) noexcept
+{
+	const auto *const left = reinterpret_cast<const text *>(DatumGetPointer(a));
+	const auto *const right = reinterpret_cast<const text *>(DatumGetPointer(b));
+	return VARSIZE_ANY_EXHDR(left) == VARSIZE_ANY_EXHDR(right) &&
+		   std::memcmp(VARDATA_ANY(left), VARDATA_ANY(right), VARSIZE_ANY_EXHDR(left)) == 0;
+}
+
 std::string_view to_utf8(std::string_view text)
 {
 	if (GetDatabaseEncoding() == PG_UTF8 || GetDatabaseEncoding() == PG_SQL_ASCII || text.empty())
@@ -67,6 +75,17 @@ std::string number_text(double number)
 	char buffer[32];
 	const auto end = std::to_chars(buffer, buffer + sizeof(buffer), number);
 	return std::string(buffer, end.ptr);
+}
+
+Datum kept_datum(Datum varlena)
+{
+	const MemoryContext home = call_context;
+	return call([=] {
+		const MemoryContext outer = MemoryContextSwitchTo(home);
+		const Datum copy = PointerGetDatum(PG_DETOAST_DATUM_COPY(varlena));
+		MemoryContextSwitchTo(outer);
+		return copy;
+	});
 }
 
 // --- uuid ----------------------------------------------------------------------------------------------------------
@@ -119,6 +138,28 @@ void fill_random(std::uint8_t *bytes, std::size_t count)
 std::int64_t timestamp_us(Datum datum) noexcept { return DatumGetTimestampTz(datum) + server_epoch_us; }
 
 Datum timestamp_datum(std::int64_t unix_us) noexcept { return TimestampTzGetDatum(unix_us - server_epoch_us); }
+
+std::int64_t instant_us(Datum datum) noexcept
+{
+	const TimestampTz at = DatumGetTimestampTz(datum);
+	return TIMESTAMP_NOT_FINITE(at) ? at : at + server_epoch_us; // the infinities are the extremes of the type
+}
+
+Datum instant_datum(std::int64_t unix_us) noexcept
+{
+	const bool extreme = unix_us == DT_NOBEGIN || unix_us == DT_NOEND;
+	return TimestampTzGetDatum(extreme ? unix_us : unix_us - server_epoch_us);
+}
+
+std::int64_t interval_us(Datum datum) noexcept
+{
+	const Interval *const interval = DatumGetIntervalP(datum);
+	const std::int64_t days = interval->day + static_cast<std::int64_t>(interval->month) * DAYS_PER_MONTH;
+	std::int64_t us = 0;
+	if (__builtin_mul_overflow(days, USECS_PER_DAY, &us) || __builtin_add_overflow(us, interval->time, &us))
+		return days < 0 ? INT64_MIN : INT64_MAX;
+	return us;
+}
 
 // --- arrays --------------------------------------------------------------------------------------------------------
 
@@ -230,6 +271,7 @@ JsonItem item_of(const JsonbValue &value) noexcept
 		break;
 	case jbvBinary:
 		item.container = value.val.binary.data;
+		item.container_bytes = static_cast<std::size_t>(value.val.binary.len);
 		item.kind = JsonContainerIsObject(item.container) ? JsonKind::object : JsonKind::array;
 		break;
 	default:
@@ -301,6 +343,66 @@ std::string json_text(const JsonItem &item)
 		return "an object";
 	}
 	return "";
+}
+
+bool json_identical(Datum a, Datum b)
+{
+	struct Bytes {
+		const char *data;
+		std::size_t length;
+	};
+	const auto bytes = [](Datum datum) {
+		return call([=] {
+			const Jsonb *value = DatumGetJsonbP(datum);
+			return Bytes{VARDATA(value), VARSIZE(value) - VARHDRSZ};
+		});
+	};
+	const Bytes left = bytes(a);
+	const Bytes right = bytes(b);
+	return left.length == right.length && std::memcmp(left.data, right.data, left.length) == 0;
+}
+
+Datum json_array_datum(const JsonItem *items, std::size_t count)
+{
+	return call([=] {
+		JsonbParseState *state = nullptr;
+		pushJsonbValue(&state, WJB_BEGIN_ARRAY, nullptr);
+		for (std::size_t i = 0; i < count; i++) {
+			JsonbValue element;
+			element.type = jbvBinary;
+			element.val.binary.data = items[i].container;
+			element.val.binary.len = static_cast<int>(items[i].container_bytes);
+			pushJsonbValue(&state, WJB_ELEM, &element);
+		}
+		return JsonbPGetDatum(JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_ARRAY, nullptr)));
+	});
+}
+
+Datum json_objects_datum(
+	const std::string_view *keys, std::size_t key_count, const std::string_view *values, std::size_t count)
+{
+	const auto string_value = [](std::string_view text) {
+		JsonbValue value;
+		value.type = jbvString;
+		value.val.string.val = const_cast<char *>(text.data());
+		value.val.string.len = static_cast<int>(text.size());
+		return value;
+	};
+	return call([=] {
+		JsonbParseState *state = nullptr;
+		pushJsonbValue(&state, WJB_BEGIN_ARRAY, nullptr);
+		for (std::size_t i = 0; i < count; i++) {
+			pushJsonbValue(&state, WJB_BEGIN_OBJECT, nullptr);
+			for (std::size_t k = 0; k < key_count; k++) {
+				JsonbValue key = string_value(keys[k]);
+				JsonbValue value = string_value(values[i * key_count + k]);
+				pushJsonbValue(&state, WJB_KEY, &key);
+				pushJsonbValue(&state, WJB_VALUE, &value);
+			}
+			pushJsonbValue(&state, WJB_END_OBJECT, nullptr);
+		}
+		return JsonbPGetDatum(JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_ARRAY, nullptr)));
+	});
 }
 
 JsonReader::JsonReader(const JsonItem &container)

@@ -18,6 +18,8 @@ using UuidBytes = std::array<std::uint8_t, 16>;
 
 [[nodiscard]] std::string_view text_view(Datum datum);
 [[nodiscard]] Datum text_datum(std::string_view text);
+// Whether two texts are the same bytes. Neither is compressed or out of line.
+[[nodiscard]] bool same_text(Datum a, Datum b) noexcept;
 
 // A value of type text in memory of the caller: how much it takes, writing it there, and using it.
 [[nodiscard]] std::size_t text_size(std::string_view text) noexcept;
@@ -34,6 +36,9 @@ void write_text(char *target, std::string_view text) noexcept;
 // The shortest text that reads back as the same number.
 [[nodiscard]] std::string number_text(double number);
 
+// A copy of a text, jsonb or array that outlives the session, for rows that are returned.
+[[nodiscard]] Datum kept_datum(Datum varlena);
+
 // --- uuid ----------------------------------------------------------------------------------------------------------
 
 [[nodiscard]] UuidBytes uuid_bytes(Datum datum) noexcept;
@@ -45,6 +50,13 @@ void fill_random(std::uint8_t *bytes, std::size_t count);
 
 [[nodiscard]] std::int64_t timestamp_us(Datum datum) noexcept;
 [[nodiscard]] Datum timestamp_datum(std::int64_t unix_us) noexcept;
+
+// The same for values of which the smallest and the largest stand for -infinity and infinity.
+[[nodiscard]] std::int64_t instant_us(Datum datum) noexcept;
+[[nodiscard]] Datum instant_datum(std::int64_t unix_us) noexcept;
+
+// The length of an interval, with months of 30 days.
+[[nodiscard]] std::int64_t interval_us(Datum datum) noexcept;
 
 // --- arrays --------------------------------------------------------------------------------------------------------
 
@@ -69,6 +81,7 @@ struct JsonItem {
 	std::string_view string;
 	Numeric number = nullptr;
 	JsonbContainer *container = nullptr;
+	std::size_t container_bytes = 0;
 };
 
 // The value unpacked, and its bytes: equal bytes are equal values.
@@ -82,6 +95,14 @@ struct JsonItem {
 [[nodiscard]] double json_double(const JsonItem &number);
 // As text, for messages.
 [[nodiscard]] std::string json_text(const JsonItem &item);
+
+// Whether two jsonb values are stored alike.
+[[nodiscard]] bool json_identical(Datum a, Datum b);
+// An array of these containers.
+[[nodiscard]] Datum json_array_datum(const JsonItem *items, std::size_t count);
+// An array of `count` objects with the same keys and string values, the values of one object after the other.
+[[nodiscard]] Datum json_objects_datum(
+	const std::string_view *keys, std::size_t key_count, const std::string_view *values, std::size_t count);
 
 // Walks the elements of an array or the fields of an object: `while (reader.next()) ...`.
 class JsonReader {

@@ -5,6 +5,7 @@
 #include "core/check.hpp"
 #include "pg/spi.hpp"
 #include "pg/value.hpp"
+#include "store/scope_places.hpp"
 
 namespace ratelimit::store {
 
@@ -21,21 +22,39 @@ pg::IndexName scopes_key{"scopes_pkey"};
 pg::IndexName leases_by_expiry{"leases_scope"};
 
 // Places of the columns in the tables, for reading without the executor.
-enum ScopeColumn : int { leased_column = 1, lease_count_column = 2, expires_from_column = 3, touched_at_column = 4 };
+enum ScopeColumn : int {
+	leased_column = 1,
+	lease_count_column = 2,
+	expires_from_column = 3,
+	touched_at_column = 4,
+	head_at_column = 5,
+	head_priority_column = 6,
+	waiting_column = 7,
+	ready_column = 8,
+	scope_type_column = 9,
+	scope_key_column = 10,
+};
 enum LeaseColumn : int { expires_at_column = 2, amount_column = 4 };
+
+Statement lock_place_statement{
+	"SELECT FROM ratelimit.scopes WHERE ctid {=} $3 AND " SCOPE_IS " FOR UPDATE", {TEXTOID, TEXTOID, TIDOID}};
 
 Statement lock_scope_statement{"SELECT FROM ratelimit.scopes WHERE " SCOPE_IS " FOR UPDATE", {TEXTOID, TEXTOID}};
 
 Statement insert_scope_statement{
 	"INSERT INTO ratelimit.scopes (scope_type, scope_key, leased, lease_count, expires_from, touched_at)"
-	" VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING",
+	" VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING RETURNING ctid",
 	{TEXTOID, TEXTOID, FLOAT8OID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID}};
 
-// The place and the maker name one version of the row; see the counters.
+// The place and the maker name one version of the row; see the counters. Whatever happens to the leases, the dispatcher has
+// to look at the scope again.
 Statement replace_scope_statement{
-	"UPDATE ratelimit.scopes SET leased = $3, lease_count = $4, expires_from = $5, touched_at = $6"
-	" WHERE ctid {=} $1 AND xmin {=} $2",
+	"UPDATE ratelimit.scopes SET leased = $3, lease_count = $4, expires_from = $5, touched_at = $6, ready = true"
+	" WHERE ctid {=} $1 AND xmin {=} $2 RETURNING ctid",
 	{TIDOID, XIDOID, FLOAT8OID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID}};
+
+Statement make_ready_statement{
+	"UPDATE ratelimit.awaited SET ready = true WHERE " SCOPE_IS, {TEXTOID, TEXTOID}};
 
 Statement delete_scope_statement{"DELETE FROM ratelimit.scopes WHERE ctid {=} $1", {TIDOID}};
 
@@ -66,17 +85,21 @@ Statement insert_lease_statement{
 	{TEXTOID, TEXTOID, UUIDOID, TIMESTAMPTZOID, TIMESTAMPTZOID, FLOAT8OID, FLOAT8OID, INT4OID, TEXTOID, TEXTOID}};
 
 Statement read_leases_statement{
-	"SELECT lease_id, expires_at, scope_type, scope_key FROM ratelimit.leases WHERE lease_id {=} ANY ($1)",
+	"SELECT lease_id, expires_at, scope_type, scope_key, amount FROM ratelimit.leases WHERE lease_id {=} ANY ($1)",
 	{UUIDARRAYOID}};
 
-Statement lock_leases_statement{"SELECT lease_id, expires_at, scope_type, scope_key FROM ratelimit.leases"
+Statement read_leases_of_task_statement{"SELECT lease_id, expires_at, scope_type, scope_key, amount FROM ratelimit.leases"
+										" WHERE task_id {=} $1 AND expires_at {>} $2",
+	{TEXTOID, TIMESTAMPTZOID}};
+
+Statement lock_leases_statement{"SELECT lease_id, expires_at, scope_type, scope_key, amount FROM ratelimit.leases"
 								" WHERE lease_id {=} ANY ($1) FOR UPDATE",
 	{UUIDARRAYOID}};
 
 Statement renew_leases_statement{
 	"UPDATE ratelimit.leases SET ttl_seconds = COALESCE($3, ttl_seconds), expires_at = GREATEST(expires_at, $2 {+}"
 	" pg_catalog.make_interval(secs => COALESCE($3, ttl_seconds))) WHERE lease_id {=} ANY ($1)"
-	" RETURNING lease_id, expires_at, scope_type, scope_key",
+	" RETURNING lease_id, expires_at, scope_type, scope_key, amount",
 	{UUIDARRAYOID, TIMESTAMPTZOID, INT4OID}};
 
 Statement attach_statement{"UPDATE ratelimit.leases SET attempt_id = $2 WHERE lease_id {=} $1", {UUIDOID, TEXTOID}};
@@ -119,20 +142,43 @@ pg::ScanKeys scope_conditions(const ScopeKey &key)
 	return keys;
 }
 
+void fill_scope(ScopeRow &row, TupleTableSlot *slot) noexcept
+{
+	row.scope.leased = DatumGetFloat8(pg::slot_datum(slot, leased_column));
+	row.scope.lease_count = DatumGetInt64(pg::slot_datum(slot, lease_count_column));
+	row.scope.expires_from = expiry_instant(pg::slot_datum(slot, expires_from_column));
+	row.touched_at = {pg::timestamp_us(pg::slot_datum(slot, touched_at_column))};
+	row.stored.head_at = expiry_instant(pg::slot_datum(slot, head_at_column));
+	row.stored.head_priority = DatumGetInt32(pg::slot_datum(slot, head_priority_column));
+	row.stored.waiting = DatumGetInt32(pg::slot_datum(slot, waiting_column));
+	row.queue = row.stored;
+	row.ready = DatumGetBool(pg::slot_datum(slot, ready_column));
+	row.version = pg::slot_version(slot);
+	row.contended = pg::slot_is_contended(slot);
+}
+
 std::optional<ScopeRow> scope_row(pg::Reader &reader, const ScopeKey &key)
 {
-	pg::ScanKeys keys = scope_conditions(key);
 	ScopeRow row;
-	bool found = false;
+	row.key = key;
 	ScopeRow *const target = &row;
+	if (const ItemPointerData *const place = remembered_place(key)) {
+		const Datum scope_type = key.scope_type;
+		const Datum scope_key = key.scope_key;
+		if (reader.visit_place(scopes_key, *place, [=](TupleTableSlot *slot) {
+				if (!pg::same_text(pg::slot_datum(slot, scope_type_column), scope_type) ||
+					!pg::same_text(pg::slot_datum(slot, scope_key_column), scope_key))
+					return false;
+				fill_scope(*target, slot);
+				return true;
+			}))
+			return row;
+	}
+	bool found = false;
 	bool *const target_found = &found;
+	pg::ScanKeys keys = scope_conditions(key);
 	reader.scan(scopes_key, keys, [=](TupleTableSlot *slot) {
-		target->scope.leased = DatumGetFloat8(pg::slot_datum(slot, leased_column));
-		target->scope.lease_count = DatumGetInt64(pg::slot_datum(slot, lease_count_column));
-		target->scope.expires_from = expiry_instant(pg::slot_datum(slot, expires_from_column));
-		target->touched_at = {pg::timestamp_us(pg::slot_datum(slot, touched_at_column))};
-		target->version = pg::slot_version(slot);
-		target->contended = pg::slot_is_contended(slot);
+		fill_scope(*target, slot);
 		*target_found = true;
 		return false;
 	});
@@ -200,14 +246,15 @@ pg::Vector<LeaseRow> lease_rows(const Rows &rows)
 	leases.reserve(rows.count());
 	for (std::size_t i = 0; i < rows.count(); i++)
 		leases.push_back({pg::uuid_bytes(rows.datum(i, 1)), {pg::timestamp_us(rows.datum(i, 2))},
-			pg::text_view(rows.datum(i, 3)), pg::text_view(rows.datum(i, 4))});
+			pg::text_view(rows.datum(i, 3)), pg::text_view(rows.datum(i, 4)), rows.float8(i, 5)});
 	return leases;
 }
 
 } // namespace
 
 ScopeKey::ScopeKey(std::string_view type, std::string_view key)
-	: scope_type(pg::text_datum(type)), scope_key(pg::text_datum(key))
+	: scope_type(pg::text_datum(type)), scope_key(pg::text_datum(key)),
+	  hash(core::fnv1a_32(type) ^ (core::fnv1a_32(key) * 31U))
 {
 }
 
@@ -246,6 +293,12 @@ std::optional<ScopeRow> read_scope_sums(const ScopeKey &key)
 
 bool lock_scope(const ScopeKey &key)
 {
+	if (const ItemPointerData *const place = remembered_place(key)) {
+		Parameters parameters = scope_parameters(key);
+		parameters.add(PointerGetDatum(place));
+		if (lock_place_statement.run(Access::write, parameters).count() > 0)
+			return true;
+	}
 	Parameters parameters = scope_parameters(key);
 	return lock_scope_statement.run(Access::write, parameters).count() > 0;
 }
@@ -255,7 +308,11 @@ bool insert_scope(const ScopeKey &key, const core::StoredScope &scope, core::Ins
 	Parameters parameters = scope_parameters(key);
 	add_scope(parameters, scope);
 	parameters.add(pg::timestamp_datum(at.us));
-	return insert_scope_statement.run(Access::write, parameters).affected() == 1;
+	const Rows rows = insert_scope_statement.run(Access::write, parameters);
+	if (rows.count() == 0)
+		return false;
+	remember_place(key, rows.place(0, 1));
+	return true;
 }
 
 bool replace_scope(const ScopeRow &found, const core::StoredScope &scope, core::Instant at)
@@ -264,7 +321,16 @@ bool replace_scope(const ScopeRow &found, const core::StoredScope &scope, core::
 	parameters.add(place_datum(found)).add(TransactionIdGetDatum(found.version.made_by));
 	add_scope(parameters, scope);
 	parameters.add(pg::timestamp_datum(std::max(found.touched_at, at).us)); // a stored time is never moved back
-	return replace_scope_statement.run(Access::write, parameters).affected() == 1;
+	Rows rows = replace_scope_statement.run(Access::write, parameters);
+	if (rows.count() == 0)
+		return false;
+	remember_place(found.key, rows.place(0, 1));
+	rows.release();
+	if (!found.ready && found.stored.waiting > 0) {
+		Parameters key = scope_parameters(found.key);
+		(void)make_ready_statement.run(Access::write, key);
+	}
+	return true;
 }
 
 void write_scope(const ScopeRow &locked, const core::StoredScope &scope, core::Instant at)
@@ -339,6 +405,13 @@ pg::Vector<LeaseRow> read_leases(core::View<core::Uuid> ids)
 	Parameters parameters;
 	parameters.add(ids_datum(ids));
 	return lease_rows(read_leases_statement.run(Access::read, parameters));
+}
+
+pg::Vector<LeaseRow> read_leases_of_task(std::string_view task_id, core::Instant now)
+{
+	Parameters parameters;
+	parameters.add(pg::text_datum(task_id)).add(pg::timestamp_datum(now.us));
+	return lease_rows(read_leases_of_task_statement.run(Access::read, parameters));
 }
 
 pg::Vector<LeaseRow> lock_leases(core::View<core::Uuid> ids)

@@ -5,10 +5,12 @@
 // lease rows. Whoever locks several lease rows does so in the order of their ids.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
 #include "core/lease.hpp"
+#include "core/queue.hpp"
 #include "core/uuid7.hpp"
 #include "core/view.hpp"
 #include "pg/memory.hpp"
@@ -18,16 +20,22 @@ namespace ratelimit::store {
 
 // The scope as parameters, made once per call.
 struct ScopeKey {
+	ScopeKey() noexcept = default;
 	ScopeKey(std::string_view scope_type, std::string_view scope_key);
 
-	Datum scope_type;
-	Datum scope_key;
+	Datum scope_type = Datum(0);
+	Datum scope_key = Datum(0);
+	std::uint32_t hash = 0;
 };
 
 // A scope, and its lease rows as of the instant asked for, read under one snapshot.
 struct ScopeRow {
 	core::StoredScope scope;
 	core::ScopeUsage usage;
+	core::StoredQueue queue;  // as the call changes it; written by store/queue_store only
+	core::StoredQueue stored; // as found
+	bool ready = true;        // the dispatcher has to look at the scope
+	ScopeKey key;
 	core::Instant touched_at;
 	pg::RowVersion version;
 	bool contended; // another transaction is changing or locking the row
@@ -97,11 +105,15 @@ struct LeaseRow {
 	core::Instant expires_at;
 	std::string_view scope_type;
 	std::string_view scope_key;
+	double amount;
 };
 
 // As committed, or as changed by this transaction; or locked in the order of the ids. Unknown ids are left out.
 [[nodiscard]] pg::Vector<LeaseRow> read_leases(core::View<core::Uuid> ids);
 [[nodiscard]] pg::Vector<LeaseRow> lock_leases(core::View<core::Uuid> ids);
+
+// The live leases that carry a task's id. Takes no lock.
+[[nodiscard]] pg::Vector<LeaseRow> read_leases_of_task(std::string_view task_id, core::Instant now);
 
 // Moves the expiries of locked leases to at least now + TTL; a given TTL becomes theirs. Returns the new state.
 [[nodiscard]] pg::Vector<LeaseRow> renew_leases(

@@ -26,6 +26,11 @@ Statement read_open_statement{
 	" FROM ratelimit.reservations WHERE reservation_id {=} ANY ($1) AND finalized_at IS NULL",
 	{UUIDARRAYOID}};
 
+Statement read_open_of_task_statement{
+	"SELECT reservation_id, window_start, amount, window_seconds, scope_type, scope_key, metric"
+	" FROM ratelimit.reservations WHERE task_id {=} $1 AND status {=} 'reserved'",
+	{TEXTOID}};
+
 Statement settle_statement{
 	"UPDATE ratelimit.reservations SET status = $2, actual_amount = $3, reason = $4, finalized_at = $5, due_at = $5"
 	" WHERE reservation_id {=} $1 AND finalized_at IS NULL",
@@ -37,6 +42,24 @@ Statement delete_open_statement{
 Statement exists_statement{"SELECT FROM ratelimit.reservations WHERE reservation_id {=} $1", {UUIDOID}};
 
 Statement attach_statement{"UPDATE ratelimit.reservations SET attempt_id = $2 WHERE reservation_id {=} $1", {UUIDOID, TEXTOID}};
+
+pg::Vector<OpenReservation> open_reservations(const Rows &rows)
+{
+	pg::Vector<OpenReservation> found;
+	found.reserve(rows.count());
+	for (std::size_t i = 0; i < rows.count(); i++) {
+		OpenReservation open;
+		open.id = pg::uuid_bytes(rows.datum(i, 1));
+		open.window_start = {pg::timestamp_us(rows.datum(i, 2))};
+		open.amount = rows.float8(i, 3);
+		open.window_seconds = rows.int4(i, 4);
+		open.scope_type = pg::text_view(rows.datum(i, 5));
+		open.scope_key = pg::text_view(rows.datum(i, 6));
+		open.metric = pg::text_view(rows.datum(i, 7));
+		found.push_back(open);
+	}
+	return found;
+}
 
 } // namespace
 
@@ -62,21 +85,14 @@ pg::Vector<OpenReservation> read_open_reservations(Datum reservation_ids)
 {
 	Parameters parameters;
 	parameters.add(reservation_ids);
-	const Rows rows = read_open_statement.run(Access::read, parameters);
-	pg::Vector<OpenReservation> found;
-	found.reserve(rows.count());
-	for (std::size_t i = 0; i < rows.count(); i++) {
-		OpenReservation open;
-		open.id = pg::uuid_bytes(rows.datum(i, 1));
-		open.window_start = {pg::timestamp_us(rows.datum(i, 2))};
-		open.amount = rows.float8(i, 3);
-		open.window_seconds = rows.int4(i, 4);
-		open.scope_type = pg::text_view(rows.datum(i, 5));
-		open.scope_key = pg::text_view(rows.datum(i, 6));
-		open.metric = pg::text_view(rows.datum(i, 7));
-		found.push_back(open);
-	}
-	return found;
+	return open_reservations(read_open_statement.run(Access::read, parameters));
+}
+
+pg::Vector<OpenReservation> read_open_reservations_of_task(std::string_view task_id)
+{
+	Parameters parameters;
+	parameters.add(pg::text_datum(task_id));
+	return open_reservations(read_open_of_task_statement.run(Access::read, parameters));
 }
 
 bool settle_reservation(const core::Uuid &id, const Settlement &settlement)

@@ -39,6 +39,9 @@ struct OpenReservation {
 // Those of the ids that are still reserved, in no particular order. Takes no lock.
 [[nodiscard]] pg::Vector<OpenReservation> read_open_reservations(Datum reservation_ids);
 
+// The same for those that carry a task's id.
+[[nodiscard]] pg::Vector<OpenReservation> read_open_reservations_of_task(std::string_view task_id);
+
 // How a reservation ends. `actual` is absent for a release.
 struct Settlement {
 	std::optional<double> actual;

@@ -9,7 +9,7 @@ SELECT d.classid, d.objid, (pg_identify_object(d.classid, d.objid, 0)).*
 FROM pg_depend d JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid
 WHERE e.extname = 'ratelimit' AND d.deptype = 'e';
 
-SELECT plan(22);
+SELECT plan(24);
 
 SELECT has_extension('ratelimit', 'the extension is there');
 SELECT is((SELECT extversion FROM pg_extension WHERE extname = 'ratelimit'), rl_version(), 'the library and the catalog have the same version');
@@ -19,14 +19,14 @@ SELECT is((SELECT extrelocatable FROM pg_extension WHERE extname = 'ratelimit'),
 SELECT is((SELECT (superuser, trusted)::text FROM pg_available_extension_versions WHERE name = 'ratelimit' AND installed), '(t,f)', 'only superusers install it');
 SELECT isnt((SELECT comment FROM pg_available_extensions WHERE name = 'ratelimit'), NULL, 'the extension has a comment');
 
-SELECT set_eq('SELECT DISTINCT type FROM members', ARRAY['schema', 'table', 'type', 'function', 'view'], 'kinds of objects');
+SELECT set_eq('SELECT DISTINCT type FROM members', ARRAY['schema', 'table', 'type', 'function', 'procedure', 'view'], 'kinds of objects');
 SELECT has_schema('ratelimit');
 SELECT ok(EXISTS (SELECT FROM members WHERE type = 'schema' AND name = 'ratelimit'), 'the schema belongs to the extension');
 SELECT is_empty($$SELECT c.oid::regclass FROM pg_class c WHERE c.relnamespace = 'ratelimit'::regnamespace AND c.relkind IN ('r', 'v', 'c', 'S', 'm')
 	AND NOT EXISTS (SELECT FROM members m WHERE m.objid = CASE WHEN c.relkind = 'c' THEN c.reltype ELSE c.oid END
 		AND m.classid = CASE WHEN c.relkind = 'c' THEN 'pg_type'::regclass ELSE 'pg_class'::regclass END)$$, 'and so does everything in it');
 SELECT is_empty($$SELECT identity FROM members WHERE schema NOT IN ('public', 'ratelimit')$$, 'nothing is elsewhere');
-SELECT is_empty($$SELECT identity FROM members WHERE type = 'function' AND (schema = 'ratelimit') = (name LIKE 'rl\_%') OR type <> 'function' AND schema = 'public'$$,
+SELECT is_empty($$SELECT identity FROM members WHERE type IN ('function', 'procedure') AND (schema = 'ratelimit') = (name LIKE 'rl\_%') OR type NOT IN ('function', 'procedure') AND schema = 'public'$$,
 	'what callers call in one schema, the rest in the other');
 
 SELECT has_composite('ratelimit', 'decision', 'type decision');
@@ -37,9 +37,19 @@ SELECT is((SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod),
 	'window_start timestamp with time zone, reset_at timestamp with time zone, reservation_id uuid, lease_id uuid, lease_expires_at timestamp with time zone',
 	'columns of a decision, in this order');
 
+SELECT has_composite('ratelimit', 'admission', 'type admission');
+SELECT is((SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod), ', ' ORDER BY attnum) FROM pg_attribute
+	WHERE attrelid = 'ratelimit.admission'::regclass AND attnum > 0),
+	'ordinal integer, task_id text, mode text, status text, admitted boolean, newly_admitted boolean, reason text, retryable boolean, '
+	'retry_after_ms bigint, scope_type text, scope_key text, limit_value double precision, amount double precision, used double precision, '
+	'reset_at timestamp with time zone, queue_depth integer, queue_limit integer, priority integer, enqueued_at timestamp with time zone, '
+	'wait_deadline_at timestamp with time zone, admitted_at timestamp with time zone, waiter_lease_expires_at timestamp with time zone, '
+	'lease_ids uuid[], scopes jsonb, blockers jsonb',
+	'columns of an admission, in this order');
+
 SELECT is_empty($$SELECT m.type, m.identity FROM members m JOIN pg_class c ON m.classid = 'pg_class'::regclass AND m.objid = c.oid
 	WHERE c.relkind IN ('r', 'v', 'm', 'S') AND obj_description(m.objid, 'pg_class') IS NULL$$, 'tables and views have a comment');
-SELECT is_empty($$SELECT m.identity FROM members m WHERE m.type = 'function' AND obj_description(m.objid, 'pg_proc') IS NULL$$, 'functions have a comment');
+SELECT is_empty($$SELECT m.identity FROM members m WHERE m.type IN ('function', 'procedure') AND obj_description(m.objid, 'pg_proc') IS NULL$$, 'functions have a comment');
 -- The row type and the array type of a table are described with the table.
 SELECT is_empty($$SELECT t.oid::regtype FROM pg_type t LEFT JOIN pg_class c ON c.oid = t.typrelid WHERE t.typnamespace = 'ratelimit'::regnamespace
 	AND t.typcategory <> 'A' AND (c.relkind IS NULL OR c.relkind = 'c') AND obj_description(t.oid, 'pg_type') IS NULL$$, 'types have a comment');

@@ -63,6 +63,45 @@ INSERT INTO expected VALUES
 	('scopes', 'touched_at', 'timestamp with time zone', false, NULL),
 	('scopes', 'scope_type', 'text', false, NULL),
 	('scopes', 'scope_key', 'text', false, NULL),
+	('awaited', 'head_at', 'timestamp with time zone', false, NULL),
+	('awaited', 'look_at', 'timestamp with time zone', false, NULL),
+	('awaited', 'head_priority', 'integer', false, NULL),
+	('awaited', 'ready', 'boolean', false, NULL),
+	('awaited', 'scope_type', 'text', false, NULL),
+	('awaited', 'scope_key', 'text', false, NULL),
+	('scopes', 'head_at', 'timestamp with time zone', false, '''infinity''::timestamp with time zone'),
+	('scopes', 'head_priority', 'integer', false, '2147483647'),
+	('scopes', 'waiting', 'integer', false, '0'),
+	('scopes', 'ready', 'boolean', false, 'true'),
+	('tasks', 'enqueued_at', 'timestamp with time zone', false, NULL),
+	('tasks', 'wait_deadline_at', 'timestamp with time zone', true, NULL),
+	('tasks', 'waiter_expires_at', 'timestamp with time zone', true, NULL),
+	('tasks', 'put_aside_until', 'timestamp with time zone', true, NULL),
+	('tasks', 'admitted_at', 'timestamp with time zone', true, NULL),
+	('tasks', 'finished_at', 'timestamp with time zone', true, NULL),
+	('tasks', 'waiter_started_at', 'timestamp with time zone', true, NULL),
+	('tasks', 'execution_expires_at', 'timestamp with time zone', true, NULL),
+	('tasks', 'execution_token', 'uuid', true, NULL),
+	('tasks', 'waiter_pid', 'integer', true, NULL),
+	('tasks', 'priority', 'integer', false, NULL),
+	('tasks', 'defer_count', 'integer', false, '0'),
+	('tasks', 'attempt_no', 'integer', false, '0'),
+	('tasks', 'at_most_once', 'boolean', false, 'false'),
+	('tasks', 'status', 'text', false, NULL),
+	('tasks', 'mode', 'text', false, NULL),
+	('tasks', 'task_id', 'text', false, NULL),
+	('tasks', 'waiter_id', 'text', true, NULL),
+	('tasks', 'error_code', 'text', true, NULL),
+	('tasks', 'worker_id', 'text', true, NULL),
+	('tasks', 'remote_id', 'text', true, NULL),
+	('tasks', 'lease_ids', 'uuid[]', false, '''{}''::uuid[]'),
+	('tasks', 'scopes', 'jsonb', false, NULL),
+	('waiting', 'enqueued_at', 'timestamp with time zone', false, NULL),
+	('waiting', 'priority', 'integer', false, NULL),
+	('waiting', 'kind', '"char"', false, NULL),
+	('waiting', 'scope_type', 'text', false, NULL),
+	('waiting', 'scope_key', 'text', false, NULL),
+	('waiting', 'task_id', 'text', false, NULL),
 	('leases', 'lease_id', 'uuid', false, NULL),
 	('leases', 'expires_at', 'timestamp with time zone', false, NULL),
 	('leases', 'created_at', 'timestamp with time zone', false, NULL),
@@ -72,7 +111,11 @@ INSERT INTO expected VALUES
 	('leases', 'scope_type', 'text', false, NULL),
 	('leases', 'scope_key', 'text', false, NULL),
 	('leases', 'task_id', 'text', true, NULL),
-	('leases', 'attempt_id', 'text', true, NULL);
+	('leases', 'attempt_id', 'text', true, NULL),
+	('workers', 'heartbeat_at', 'timestamp with time zone', false, NULL),
+	('workers', 'capacity', 'integer', false, NULL),
+	('workers', 'stopped', 'boolean', false, NULL),
+	('workers', 'worker_id', 'text', false, NULL);
 
 CREATE TEMP VIEW found AS
 SELECT c.oid, c.relname::text AS tab, a.attname::text AS col, format_type(a.atttypid, a.atttypmod) AS type, NOT a.attnotnull AS nullable,
@@ -81,9 +124,9 @@ FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND N
 LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
 WHERE c.relnamespace = 'ratelimit'::regnamespace AND c.relkind = 'r';
 
-SELECT plan(26);
+SELECT plan(34);
 
-SELECT tables_are('ratelimit', ARRAY['buckets', 'counters', 'reservations', 'requests', 'scopes', 'leases'], 'tables');
+SELECT tables_are('ratelimit', ARRAY['buckets', 'counters', 'reservations', 'requests', 'scopes', 'leases', 'tasks', 'waiting', 'awaited', 'workers'], 'tables');
 SELECT bag_eq('SELECT tab, col, type FROM found', 'SELECT tab, col, type FROM expected', 'columns and their types');
 SELECT bag_eq('SELECT tab, col, nullable FROM found', 'SELECT tab, col, nullable FROM expected', 'columns that may be NULL');
 SELECT bag_eq('SELECT tab, col, fallback FROM found', 'SELECT tab, col, fallback FROM expected', 'defaults');
@@ -104,13 +147,23 @@ SELECT indexes_are('ratelimit', 'counters', ARRAY['counters_pkey'], 'no index on
 SELECT indexes_are('ratelimit', 'reservations', ARRAY['reservations_pkey', 'reservations_due', 'reservations_task'], 'indexes of reservations');
 SELECT indexes_are('ratelimit', 'requests', ARRAY['requests_pkey', 'requests_created'], 'indexes of requests');
 SELECT indexes_are('ratelimit', 'scopes', ARRAY['scopes_pkey'], 'no index on what changes, so that updates of scopes stay HOT');
+SELECT col_is_pk('ratelimit', 'awaited', ARRAY['scope_type', 'scope_key'], 'an awaited scope is identified by its key');
+SELECT indexes_are('ratelimit', 'awaited', ARRAY['awaited_pkey', 'awaited_ready', 'awaited_look'], 'indexes of awaited scopes');
+SELECT col_is_pk('ratelimit', 'workers', 'worker_id', 'a worker is identified by its id');
+SELECT indexes_are('ratelimit', 'workers', ARRAY['workers_pkey'], 'no index on what changes, so that heartbeats stay HOT');
+SELECT col_is_pk('ratelimit', 'tasks', 'task_id', 'a task is identified by its id');
+SELECT col_is_pk('ratelimit', 'waiting', ARRAY['scope_type', 'scope_key', 'kind', 'priority', 'enqueued_at', 'task_id'], 'the waiting stand in the order of their scope');
+SELECT indexes_are('ratelimit', 'tasks', ARRAY['tasks_pkey', 'tasks_waiting', 'tasks_deadline', 'tasks_aside', 'tasks_finished'], 'indexes of tasks: none on the waiter''s lease');
+SELECT indexes_are('ratelimit', 'waiting', ARRAY['waiting_pkey'], 'indexes of the waiting');
 SELECT indexes_are('ratelimit', 'leases', ARRAY['leases_pkey', 'leases_scope', 'leases_task'], 'indexes of leases');
 SELECT index_is_type('ratelimit', 'leases', 'leases_scope', 'btree', 'expired leases are found by scope and time');
 SELECT bag_eq($$SELECT i.indexrelid::regclass::text, pg_get_expr(i.indpred, i.indrelid) FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
 	WHERE c.relnamespace = 'ratelimit'::regnamespace AND i.indpred IS NOT NULL$$, $$VALUES
+	('ratelimit.awaited_ready', 'ready'), ('ratelimit.awaited_look', '(NOT ready)'), ('ratelimit.tasks_waiting', '(status = ''waiting''::text)'), ('ratelimit.tasks_deadline', '(status = ''waiting''::text)'), ('ratelimit.tasks_aside', '((status = ''waiting''::text) AND (put_aside_until IS NOT NULL))'), ('ratelimit.tasks_finished', '(finished_at IS NOT NULL)'),
 	('ratelimit.reservations_task', '(task_id IS NOT NULL)'), ('ratelimit.leases_task', '(task_id IS NOT NULL)')$$, 'partial indexes');
 SELECT bag_eq($$SELECT i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid, n, true) FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid,
 	generate_series(1, i.indnkeyatts) n WHERE c.relnamespace = 'ratelimit'::regnamespace AND NOT i.indisprimary$$, $$VALUES
+	('ratelimit.awaited_ready', 'head_priority'), ('ratelimit.awaited_ready', 'head_at'), ('ratelimit.awaited_ready', 'scope_type'), ('ratelimit.awaited_ready', 'scope_key'), ('ratelimit.awaited_look', 'look_at'), ('ratelimit.tasks_waiting', 'mode'), ('ratelimit.tasks_waiting', 'priority'), ('ratelimit.tasks_waiting', 'enqueued_at'), ('ratelimit.tasks_waiting', 'task_id'), ('ratelimit.tasks_deadline', 'wait_deadline_at'), ('ratelimit.tasks_aside', 'put_aside_until'), ('ratelimit.tasks_finished', 'finished_at'),
 	('ratelimit.reservations_due', 'status'), ('ratelimit.reservations_due', 'due_at'), ('ratelimit.reservations_task', 'task_id'),
 	('ratelimit.requests_created', 'created_at'), ('ratelimit.leases_scope', 'scope_type'), ('ratelimit.leases_scope', 'scope_key'),
 	('ratelimit.leases_scope', 'expires_at'), ('ratelimit.leases_task', 'task_id')$$, 'columns of the other indexes');
