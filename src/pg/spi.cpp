@@ -146,19 +146,45 @@ void Statement::prepare()
 
 Rows Statement::run(Access access, Parameters &parameters)
 {
-	const PlannerScope scope;
+	if (access == Access::read)
+		return read(nullptr, parameters);
+	const PlannerScope scope(scans_);
 	if (plan_ == nullptr)
 		prepare();
 	Datum *const values = parameters.values();
 	const char *const nulls = parameters.nulls();
-	const bool reads = access == Access::read;
-	return call([this, values, nulls, reads] {
-		const int code = reads ? SPI_execute_snapshot(plan_, values, nulls, GetLatestSnapshot(), InvalidSnapshot, true, false, 0)
-		                       : SPI_execute_plan(plan_, values, nulls, false, 0);
+	return call([this, values, nulls] {
+		const int code = SPI_execute_plan(plan_, values, nulls, false, 0);
 		if (code < 0)
 			elog(ERROR, "could not run \"%s\": %s", text_, SPI_result_code_string(code));
 		return Rows(SPI_tuptable, SPI_processed);
 	});
+}
+
+Rows Statement::run(const ReadSnapshot &snapshot, Parameters &parameters) { return read(snapshot.get(), parameters); }
+
+Rows Statement::read(Snapshot snapshot, Parameters &parameters)
+{
+	const PlannerScope scope(scans_);
+	if (plan_ == nullptr)
+		prepare();
+	Datum *const values = parameters.values();
+	const char *const nulls = parameters.nulls();
+	return call([this, snapshot, values, nulls] {
+		const Snapshot used = snapshot != nullptr ? snapshot : GetLatestSnapshot();
+		const int code = SPI_execute_snapshot(plan_, values, nulls, used, InvalidSnapshot, true, false, 0);
+		if (code < 0)
+			elog(ERROR, "could not run \"%s\": %s", text_, SPI_result_code_string(code));
+		return Rows(SPI_tuptable, SPI_processed);
+	});
+}
+
+ReadSnapshot::ReadSnapshot() : snapshot_(call([] { return RegisterSnapshot(GetLatestSnapshot()); })) {}
+
+void ReadSnapshot::finish()
+{
+	const Snapshot snapshot = snapshot_;
+	call([=] { UnregisterSnapshot(snapshot); });
 }
 
 } // namespace ratelimit::pg
