@@ -33,6 +33,7 @@ CREATE TABLE ratelimit.counters (
 	reserved float8 NOT NULL,
 	limit_value float8 NOT NULL,
 	touched_at timestamptz NOT NULL,
+	idle_from timestamptz NOT NULL DEFAULT '-infinity',
 	window_seconds int4 NOT NULL,
 	scope_type text COLLATE "C" NOT NULL,
 	scope_key text COLLATE "C" NOT NULL,
@@ -45,7 +46,9 @@ COMMENT ON COLUMN ratelimit.counters.used IS 'amount spent in that window';
 COMMENT ON COLUMN ratelimit.counters.reserved IS 'amount promised in that window and not yet settled: the sum of its reservations';
 COMMENT ON COLUMN ratelimit.counters.limit_value IS 'limit of the last grant; the smallest one when one call named several';
 COMMENT ON COLUMN ratelimit.counters.touched_at IS 'when the counter last changed';
+COMMENT ON COLUMN ratelimit.counters.idle_from IS 'not later than touched_at; only the reaper changes it, which finds idle rows by it';
 COMMENT ON COLUMN ratelimit.counters.window_seconds IS 'length of the window';
+CREATE INDEX counters_idle ON ratelimit.counters (idle_from);
 
 CREATE TABLE ratelimit.reservations (
 	reservation_id uuid NOT NULL,
@@ -72,12 +75,14 @@ COMMENT ON COLUMN ratelimit.reservations.due_at IS 'what the reaper goes by: the
 COMMENT ON COLUMN ratelimit.reservations.status IS 'reserved, committed or released';
 COMMENT ON COLUMN ratelimit.reservations.actual_amount IS 'what was spent, once committed';
 COMMENT ON COLUMN ratelimit.reservations.reason IS 'why it was settled: success, the reason given to rl_release, or expired';
-CREATE INDEX reservations_due ON ratelimit.reservations (status, due_at);
+CREATE INDEX reservations_open ON ratelimit.reservations (due_at) WHERE status OPERATOR(pg_catalog.=) 'reserved';
+CREATE INDEX reservations_finished ON ratelimit.reservations (due_at) WHERE status OPERATOR(pg_catalog.<>) 'reserved';
 CREATE INDEX reservations_task ON ratelimit.reservations (task_id) WHERE task_id IS NOT NULL;
 
 CREATE TABLE ratelimit.requests (
 	request_id text COLLATE "C" NOT NULL,
 	created_at timestamptz NOT NULL,
+	kept_from timestamptz NOT NULL DEFAULT '-infinity',
 	scope_types text[] COLLATE "C" NOT NULL,
 	scope_keys text[] COLLATE "C" NOT NULL,
 	metrics text[] COLLATE "C" NOT NULL,
@@ -88,9 +93,10 @@ CREATE TABLE ratelimit.requests (
 	CONSTRAINT requests_pkey PRIMARY KEY (request_id)
 );
 COMMENT ON TABLE ratelimit.requests IS 'granted calls of rl_reserve that carried a request_id: what was asked, and the ids that were given';
+COMMENT ON COLUMN ratelimit.requests.kept_from IS 'what the reaper goes by: created_at, and later the last time at which it found something of it left';
 COMMENT ON COLUMN ratelimit.requests.reservation_ids IS 'one element per limit of the call, NULL where it made no reservation';
 COMMENT ON COLUMN ratelimit.requests.lease_ids IS 'one element per limit of the call, NULL where it made no lease';
-CREATE INDEX requests_created ON ratelimit.requests (created_at);
+CREATE INDEX requests_kept ON ratelimit.requests (kept_from);
 
 CREATE TABLE ratelimit.scopes (
 	leased float8 NOT NULL,
@@ -101,6 +107,7 @@ CREATE TABLE ratelimit.scopes (
 	head_priority int4 NOT NULL DEFAULT 2147483647,
 	waiting int4 NOT NULL DEFAULT 0,
 	ready bool NOT NULL DEFAULT true,
+	idle_from timestamptz NOT NULL DEFAULT '-infinity',
 	scope_type text COLLATE "C" NOT NULL,
 	scope_key text COLLATE "C" NOT NULL,
 	CONSTRAINT scopes_pkey PRIMARY KEY (scope_type, scope_key)
@@ -129,6 +136,8 @@ COMMENT ON COLUMN ratelimit.awaited.ready IS 'as in ratelimit.scopes';
 COMMENT ON COLUMN ratelimit.awaited.look_at IS 'when the passing of time alone may let something go in a scope that is not ready';
 CREATE INDEX awaited_ready ON ratelimit.awaited (head_priority, head_at, scope_type, scope_key) WHERE ready;
 CREATE INDEX awaited_look ON ratelimit.awaited (look_at) WHERE NOT ready;
+COMMENT ON COLUMN ratelimit.scopes.idle_from IS 'not later than touched_at; only the reaper changes it, which finds idle rows by it';
+CREATE INDEX scopes_idle ON ratelimit.scopes (idle_from);
 
 CREATE TABLE ratelimit.leases (
 	lease_id uuid NOT NULL,
@@ -147,6 +156,7 @@ COMMENT ON TABLE ratelimit.leases IS 'slots of concurrency limits that somebody 
 COMMENT ON COLUMN ratelimit.leases.expires_at IS 'the lease is live before this instant';
 COMMENT ON COLUMN ratelimit.leases.ttl_seconds IS 'what a renewal adds to the present';
 CREATE INDEX leases_scope ON ratelimit.leases (scope_type, scope_key, expires_at);
+CREATE INDEX leases_expiry ON ratelimit.leases (expires_at);
 CREATE INDEX leases_task ON ratelimit.leases (task_id) WHERE task_id IS NOT NULL;
 
 CREATE TABLE ratelimit.workers (
@@ -578,6 +588,42 @@ CREATE FUNCTION @extschema@.rl_version()
 RETURNS text LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'rl_version';
 COMMENT ON FUNCTION @extschema@.rl_version() IS 'version of the loaded library';
 
+-- Functions: upkeep --------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION @extschema@.rl_reap(batch int4 DEFAULT 500, OUT expired_waiters int4, OUT expired_deadlines int4,
+	OUT expired_leases int4, OUT expired_reservations int4, OUT deleted int4)
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_reap';
+COMMENT ON FUNCTION @extschema@.rl_reap(int4) IS
+	'removes what is over, at most so much of each kind; returns how much. The background worker does it by itself';
+
+-- The background worker ----------------------------------------------------------------------------------------------
+
+CREATE FUNCTION ratelimit.worker_rows(OUT database oid, OUT state text, OUT launcher_pid int4, OUT worker_pid int4, OUT rounds int8,
+	OUT last_round_at timestamptz, OUT last_round_ms float8, OUT last_rows int8, OUT total_rows int8, OUT failures int4,
+	OUT last_error_at timestamptz, OUT last_sqlstate text, OUT last_error text)
+RETURNS SETOF record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_worker_rows';
+COMMENT ON FUNCTION ratelimit.worker_rows() IS 'what the view ratelimit.worker_status shows';
+
+CREATE FUNCTION ratelimit.extension_created()
+RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_extension_created';
+COMMENT ON FUNCTION ratelimit.extension_created() IS 'tells the background worker, once committed, that this database has the extension';
+
+CREATE VIEW ratelimit.worker_status AS
+SELECT d.datname AS database, w.state, w.launcher_pid, w.worker_pid, w.rounds, w.last_round_at, w.last_round_ms, w.last_rows,
+	w.total_rows, w.failures, w.last_error_at, w.last_sqlstate, w.last_error
+FROM ratelimit.worker_rows() w JOIN pg_catalog.pg_database d ON d.oid OPERATOR(pg_catalog.=) w.database;
+COMMENT ON VIEW ratelimit.worker_status IS
+	'the background worker: one row for each database that it looks after, and one for this database in any case';
+COMMENT ON COLUMN ratelimit.worker_status.state IS
+	'working, idle, failing, not seen yet; or why there is no worker: not preloaded, standby, no launcher';
+COMMENT ON COLUMN ratelimit.worker_status.rounds IS 'rounds that came to an end, well or not, since the server started';
+COMMENT ON COLUMN ratelimit.worker_status.last_rows IS 'rows that the last round changed or deleted';
+COMMENT ON COLUMN ratelimit.worker_status.failures IS 'rounds that failed in a row; the pause between them grows to a minute';
+COMMENT ON COLUMN ratelimit.worker_status.last_error IS 'the last error, also when the rounds since went well';
+
+SELECT ratelimit.extension_created();
+
+REVOKE ALL ON FUNCTION ratelimit.worker_rows(), ratelimit.extension_created(), @extschema@.rl_reap(int4) FROM PUBLIC;
 REVOKE ALL ON FUNCTION
 	@extschema@.rl_check(text, text, text, float8, float8, int4),
 	@extschema@.rl_check(jsonb),

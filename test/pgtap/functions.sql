@@ -45,7 +45,12 @@ INSERT INTO expected VALUES
 	('reap_buckets', 'batch integer DEFAULT 500, retention_ms bigint DEFAULT 86400000', 'integer', 'v', 'u', false),
 	('bucket_rows', 'OUT bucket_id text, OUT rule_id text, OUT tokens double precision, OUT capacity double precision, OUT refill_rps double precision, OUT base_rps double precision, OUT min_rps double precision, OUT max_rps double precision, OUT ceiling_configured boolean, OUT backpressure_seen boolean, OUT refilled_at timestamp with time zone, OUT next_dispatch_at timestamp with time zone, OUT cool_until timestamp with time zone, OUT claimed_retry_at timestamp with time zone, OUT last_ramp_at timestamp with time zone',
 		'SETOF record', 'v', 'u', false),
+	('worker_rows', 'OUT database oid, OUT state text, OUT launcher_pid integer, OUT worker_pid integer, OUT rounds bigint, OUT last_round_at timestamp with time zone, OUT last_round_ms double precision, OUT last_rows bigint, OUT total_rows bigint, OUT failures integer, OUT last_error_at timestamp with time zone, OUT last_sqlstate text, OUT last_error text',
+		'SETOF record', 'v', 'u', false),
+	('extension_created', '', 'void', 'v', 'u', false),
 	('refuse_rewrite', '', 'trigger', 'v', 'u', false),
+	('rl_reap', 'batch integer DEFAULT 500, OUT expired_waiters integer, OUT expired_deadlines integer, OUT expired_leases integer, OUT expired_reservations integer, OUT deleted integer',
+		'record', 'v', 'u', false),
 	('rl_shard', 'scope_type text, scope_key text', 'integer', 'i', 's', true),
 	('rl_shard', 'id uuid', 'integer', 'i', 's', true),
 	('rl_version', '', 'text', 's', 's', true);

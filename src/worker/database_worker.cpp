@@ -1,0 +1,131 @@
+// A worker lives for one round: it connects, does what is due in short transactions, says how it went and ends. It stays
+// no longer than two seconds, since a database with somebody in it cannot be dropped or copied.
+#include "worker/database_worker.hpp"
+
+#include "pg/background.hpp"
+#include "pg/clock.hpp"
+#include "pg/entry.hpp"
+#include "pg/shared_memory.hpp"
+#include "upkeep/round.hpp"
+
+namespace ratelimit::worker {
+
+namespace {
+
+namespace background = pg::background;
+namespace shared_memory = pg::shared_memory;
+
+// No transaction is begun after the first; an error ends whatever still runs after the second.
+constexpr std::int64_t work_ms_max = 1'000;
+constexpr int round_ms_max = 1'800;
+
+struct Done {
+	bool installed = false;
+	std::int64_t rows = 0;
+	Chores unfinished;
+};
+
+bool look_for_extension()
+{
+	background::begin_transaction("looking for extension ratelimit");
+	const bool installed = background::extension_is_installed();
+	background::commit_transaction();
+	return installed;
+}
+
+// Goes on until there is no more of it, or the time is over. True when it was done to the end.
+bool do_chore(upkeep::Chore chore, const char *activity, std::int64_t until_ms, Done &done)
+{
+	while (pg::monotonic_clock_ms() < until_ms) {
+		background::begin_transaction(activity);
+		const upkeep::Progress progress = upkeep::round(chore);
+		background::commit_transaction();
+		done.rows += progress.rows;
+		if (!progress.more)
+			return true;
+	}
+	return false;
+}
+
+void work(Chores chores, Done &done)
+{
+	const std::int64_t until_ms = pg::monotonic_clock_ms() + work_ms_max;
+	done.installed = look_for_extension();
+	if (!done.installed)
+		return;
+	if (chores.recover)
+		done.unfinished.recover = !do_chore(upkeep::Chore::recover, "recovering what was lost", until_ms, done);
+	if (chores.reap)
+		done.unfinished.reap = !do_chore(upkeep::Chore::reap, "removing what is over", until_ms, done);
+}
+
+// After an error: it may only mean that somebody has dropped the extension meanwhile.
+bool was_dropped(bool installed) noexcept
+{
+	if (!installed)
+		return false;
+	pg::PendingError pending;
+	pending.kind = pg::PendingKind::none;
+	try {
+		return !look_for_extension();
+	} catch (...) {
+		pg::store_current_exception(pending);
+	}
+	try {
+		background::abort_transaction();
+	} catch (...) {
+		pg::store_current_exception(pending);
+	}
+	return false;
+}
+
+void report_failure(Oid database, const Done &done, const pg::PendingError &pending)
+{
+	background::abort_transaction();
+	if (was_dropped(done.installed))
+		shared_memory::end_absent(database);
+	else if (shared_memory::end_failed(
+				 database, done.installed, background::sqlstate_of(pending), background::message_of(pending)))
+		background::log_failure(background::place_of_worker(), pending);
+}
+
+void run_round(Oid database) noexcept
+{
+	pg::PendingError pending;
+	pending.kind = pg::PendingKind::none;
+	Done done;
+	try {
+		background::begin_process();
+		background::begin_worker(database);
+		shared_memory::begin_round(database);
+		background::limit_time(round_ms_max);
+		work(unpack(background::assigned_chores()), done);
+	} catch (...) {
+		pg::store_current_exception(pending);
+	}
+	try {
+		if (pending.kind != pg::PendingKind::none)
+			report_failure(database, done, pending);
+		else if (!done.installed)
+			shared_memory::end_absent(database);
+		else if (shared_memory::end_round(database, done.rows, pack(done.unfinished)))
+			background::log_recovery(background::place_of_worker());
+	} catch (...) {
+		pg::store_current_exception(pending); // the process ends in any case
+	}
+}
+
+} // namespace
+
+} // namespace ratelimit::worker
+
+extern "C" {
+
+PGDLLEXPORT void rl_database_worker_main(Datum);
+
+void rl_database_worker_main(Datum)
+{
+	ratelimit::worker::run_round(ratelimit::pg::background::assigned_database());
+}
+
+} // extern "C"
