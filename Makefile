@@ -31,7 +31,7 @@ REGRESS_OPTS    = $(if $(TEMP_INSTANCE),--temp-instance=tmp_check_regress --temp
 ISOLATION      := $(patsubst test/isolation/specs/%.spec,%,$(sort $(wildcard test/isolation/specs/*.spec)))
 ISOLATION_OPTS  = --inputdir=test/isolation --load-extension=ratelimit \
 	$(if $(TEMP_INSTANCE),--temp-instance=tmp_check_iso --temp-config=test/server.conf)
-PROVE_TESTS    := $(sort $(wildcard test/t/*.pl))
+PROVE_TESTS    ?= $(sort $(wildcard test/t/*.pl))
 TAP_TESTS      := $(if $(PROVE_TESTS),1)
 EXTRA_CLEAN     = $(OBJS:.o=.d) build tmp_check_regress tmp_check_iso
 

@@ -18,7 +18,7 @@ $node->safe_psql('postgres', <<'SQL');
 	DO $$
 	DECLARE f regprocedure;
 	BEGIN
-		FOR f IN SELECT oid FROM pg_proc WHERE proname ~ '^rl_' LOOP EXECUTE 'GRANT EXECUTE ON FUNCTION ' || f || ' TO client'; END LOOP;
+		FOR f IN SELECT oid FROM pg_proc WHERE proname ~ '^rl_' LOOP EXECUTE 'GRANT EXECUTE ON ROUTINE ' || f || ' TO client'; END LOOP;
 	END $$;
 
 	-- A mine for each table: it goes off for task, attempt or key "mine", after what was written before, and tells who it
