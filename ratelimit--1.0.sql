@@ -180,6 +180,8 @@ CREATE TABLE ratelimit.tasks (
 	finished_at timestamptz,
 	waiter_started_at timestamptz,
 	execution_expires_at timestamptz,
+	check_at timestamptz,
+	event_seq int8 NOT NULL DEFAULT 0,
 	execution_token uuid,
 	waiter_pid int4,
 	priority int4 NOT NULL,
@@ -193,6 +195,9 @@ CREATE TABLE ratelimit.tasks (
 	error_code text COLLATE "C",
 	worker_id text COLLATE "C",
 	remote_id text COLLATE "C",
+	submission text COLLATE "C" NOT NULL DEFAULT 'none',
+	last_event text COLLATE "C",
+	last_event_status text COLLATE "C",
 	lease_ids uuid[] NOT NULL DEFAULT '{}',
 	scopes jsonb NOT NULL,
 	CONSTRAINT tasks_pkey PRIMARY KEY (task_id)
@@ -210,6 +215,16 @@ COMMENT ON COLUMN ratelimit.tasks.waiter_started_at IS 'start of that process, s
 COMMENT ON COLUMN ratelimit.tasks.defer_count IS 'failures since the last admission or rebind, for the growing pause of rl_defer';
 COMMENT ON COLUMN ratelimit.tasks.attempt_no IS 'number of the latest attempt; 0 for a task that never ran';
 COMMENT ON COLUMN ratelimit.tasks.error_code IS 'why it ended, or the last failure given to rl_defer';
+COMMENT ON COLUMN ratelimit.tasks.execution_token IS 'fencing token of the worker that runs it; absent when nobody does';
+COMMENT ON COLUMN ratelimit.tasks.execution_expires_at IS 'from when on the task may be recovered, unless its worker is live';
+COMMENT ON COLUMN ratelimit.tasks.check_at IS
+	'when the reaper looks at the waiter of a waiting task, or at the leases of an admitted one: not later than they run out';
+COMMENT ON COLUMN ratelimit.tasks.worker_id IS 'who runs it, or ran it last';
+COMMENT ON COLUMN ratelimit.tasks.remote_id IS 'what the service that it calls knows it by, as told by rl_submission';
+COMMENT ON COLUMN ratelimit.tasks.submission IS 'how far its latest attempt has come with that service: none, submitting or response_received';
+COMMENT ON COLUMN ratelimit.tasks.at_most_once IS 'it must not run again when nobody knows what a lost worker has done';
+COMMENT ON COLUMN ratelimit.tasks.event_seq IS 'number of its last event';
+COMMENT ON COLUMN ratelimit.tasks.last_event IS 'type of its last event, taken or not';
 COMMENT ON COLUMN ratelimit.tasks.lease_ids IS 'leases of its admission';
 COMMENT ON COLUMN ratelimit.tasks.scopes IS 'what it asks for, as given';
 CREATE INDEX tasks_waiting ON ratelimit.tasks (mode, priority, enqueued_at, task_id) WHERE status OPERATOR(pg_catalog.=) 'waiting';
@@ -217,6 +232,48 @@ CREATE INDEX tasks_deadline ON ratelimit.tasks (wait_deadline_at) WHERE status O
 CREATE INDEX tasks_aside ON ratelimit.tasks (put_aside_until)
 	WHERE status OPERATOR(pg_catalog.=) 'waiting' AND put_aside_until IS NOT NULL;
 CREATE INDEX tasks_finished ON ratelimit.tasks (finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX tasks_check ON ratelimit.tasks (check_at) WHERE check_at IS NOT NULL;
+CREATE INDEX tasks_execution ON ratelimit.tasks (execution_expires_at, task_id) WHERE status OPERATOR(pg_catalog.=) 'running';
+
+CREATE TABLE ratelimit.attempts (
+	started_at timestamptz NOT NULL,
+	finished_at timestamptz,
+	attempt_no int4 NOT NULL,
+	retryable bool,
+	task_id text COLLATE "C" NOT NULL,
+	attempt_id text COLLATE "C",
+	worker_id text COLLATE "C" NOT NULL,
+	outcome text COLLATE "C" NOT NULL,
+	error_code text COLLATE "C",
+	CONSTRAINT attempts_pkey PRIMARY KEY (task_id, attempt_no)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+COMMENT ON TABLE ratelimit.attempts IS 'executions of tasks: one row for each rl_start that gave a token; they go with their task';
+COMMENT ON COLUMN ratelimit.attempts.outcome IS 'running, succeeded, failed, cancelled, or lost when the worker was';
+COMMENT ON COLUMN ratelimit.attempts.retryable IS 'whether the task could be tried again after it; NULL while it runs and when it ended by itself';
+CREATE INDEX attempts_open ON ratelimit.attempts (task_id) WHERE finished_at IS NULL;
+
+CREATE TABLE ratelimit.task_events (
+	at timestamptz NOT NULL,
+	seq int8 NOT NULL,
+	task_id text COLLATE "C" NOT NULL,
+	event_type text COLLATE "C" NOT NULL,
+	status text COLLATE "C" NOT NULL,
+	error_code text COLLATE "C",
+	CONSTRAINT task_events_pkey PRIMARY KEY (task_id, seq)
+) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+COMMENT ON TABLE ratelimit.task_events IS 'changes of the states of tasks that nobody has taken yet; rl_take_events deletes them';
+CREATE INDEX task_events_order ON ratelimit.task_events (at, task_id, seq);
+
+-- Where rl_recover goes on checking; one row.
+CREATE TABLE ratelimit.repair_position (
+	window_seconds int4 NOT NULL,
+	aggregates text COLLATE "C" NOT NULL,
+	scope_type text COLLATE "C" NOT NULL,
+	scope_key text COLLATE "C" NOT NULL,
+	metric text COLLATE "C" NOT NULL
+);
+COMMENT ON TABLE ratelimit.repair_position IS 'where the next rl_recover goes on checking aggregates: after this key';
+INSERT INTO ratelimit.repair_position VALUES (0, 'counters', '', '', '');
 
 CREATE TABLE ratelimit.waiting (
 	enqueued_at timestamptz NOT NULL,
@@ -527,6 +584,75 @@ RETURNS bool LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_worke
 COMMENT ON FUNCTION @extschema@.rl_worker_stop(text) IS
 	'reports that a worker of the application has stopped; returns whether it was live';
 
+-- Functions: tasks ---------------------------------------------------------------------------------------------------
+
+CREATE TYPE ratelimit.task_event AS (
+	task_id text,
+	seq int8,
+	event_type text,
+	status text,
+	error_code text,
+	at timestamptz
+);
+COMMENT ON TYPE ratelimit.task_event IS 'a change of the state of a task';
+COMMENT ON COLUMN ratelimit.task_event.seq IS 'counts the events of the task';
+COMMENT ON COLUMN ratelimit.task_event.event_type IS 'task. and the new state, or task.recovered after a cold start';
+
+CREATE TYPE ratelimit.recovery AS (
+	released_concurrency_leases int4,
+	released_rate_reservations int4,
+	failed_attempts int4,
+	failed_tasks int4,
+	requeued_async_tasks int4,
+	cleaned_task_admissions int4,
+	review_tasks int4,
+	repaired_aggregates int4
+);
+COMMENT ON TYPE ratelimit.recovery IS 'what rl_recover has done';
+COMMENT ON COLUMN ratelimit.recovery.failed_attempts IS 'executions that were closed because their worker was lost';
+COMMENT ON COLUMN ratelimit.recovery.failed_tasks IS 'tasks that ended as failed, without those in review';
+COMMENT ON COLUMN ratelimit.recovery.requeued_async_tasks IS 'tasks that wait again';
+COMMENT ON COLUMN ratelimit.recovery.cleaned_task_admissions IS 'finished tasks that still held something';
+COMMENT ON COLUMN ratelimit.recovery.review_tasks IS 'tasks for which somebody has to decide, with rl_resolve';
+COMMENT ON COLUMN ratelimit.recovery.repaired_aggregates IS 'sums and counts that did not agree with their rows';
+
+CREATE FUNCTION @extschema@.rl_start(task_id text, worker_id text, execution_ttl_seconds int4 DEFAULT 120,
+	attempt_id text DEFAULT NULL, at_most_once bool DEFAULT false,
+	OUT execution_token uuid, OUT attempt_no int4, OUT expires_at timestamptz, OUT remote_id text)
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_start';
+COMMENT ON FUNCTION @extschema@.rl_start(text, text, int4, text, bool) IS
+	'starts an admitted or a new task; gives a fencing token, or NULL when it may not run now. 55000 for one that is over';
+
+CREATE FUNCTION @extschema@.rl_heartbeat(task_id text, execution_token uuid, execution_ttl_seconds int4 DEFAULT 120)
+RETURNS timestamptz LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_heartbeat';
+COMMENT ON FUNCTION @extschema@.rl_heartbeat(text, uuid, int4) IS
+	'renews the execution of a task and its leases; returns until when, or NULL when the task or one of its leases was lost';
+
+CREATE FUNCTION @extschema@.rl_submission(task_id text, execution_token uuid, state text, remote_id text DEFAULT NULL)
+RETURNS bool LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_submission';
+COMMENT ON FUNCTION @extschema@.rl_submission(text, uuid, text, text) IS
+	'notes how far a task has come with the service that it calls: submitting, response_received or none; false when it was lost';
+
+CREATE FUNCTION @extschema@.rl_finish(task_id text, execution_token uuid, outcome text, actual jsonb DEFAULT NULL,
+	error_code text DEFAULT NULL)
+RETURNS bool LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_finish';
+COMMENT ON FUNCTION @extschema@.rl_finish(text, uuid, text, jsonb, text) IS
+	'ends a running task as succeeded, failed or cancelled, settles its reservations and releases its leases; false when it was lost';
+
+CREATE FUNCTION @extschema@.rl_resolve(task_id text, outcome text)
+RETURNS bool LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_resolve';
+COMMENT ON FUNCTION @extschema@.rl_resolve(text, text) IS
+	'decides what becomes of a task in review: succeeded, failed, cancelled or waiting; false when it is not in review';
+
+CREATE FUNCTION @extschema@.rl_take_events(max_events int4 DEFAULT 100)
+RETURNS SETOF ratelimit.task_event LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_take_events';
+COMMENT ON FUNCTION @extschema@.rl_take_events(int4) IS
+	'deletes and returns the oldest events of tasks that nobody else is taking';
+
+CREATE VIEW ratelimit.recent_events AS
+SELECT task_id, seq, event_type, status, error_code, at FROM ratelimit.task_events ORDER BY at DESC, task_id DESC, seq DESC;
+COMMENT ON VIEW ratelimit.recent_events IS 'events of tasks that nobody has taken yet, the newest first';
+
 -- Functions: buckets -------------------------------------------------------------------------------------------------
 
 CREATE FUNCTION @extschema@.rl_acquire_bucket(bucket_id text, rules jsonb, requested int4 DEFAULT 1,
@@ -596,6 +722,16 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_reap';
 COMMENT ON FUNCTION @extschema@.rl_reap(int4) IS
 	'removes what is over, at most so much of each kind; returns how much. The background worker does it by itself';
 
+CREATE FUNCTION @extschema@.rl_recover(batch int4 DEFAULT 50, everything bool DEFAULT false)
+RETURNS ratelimit.recovery LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_recover';
+COMMENT ON FUNCTION @extschema@.rl_recover(int4, bool) IS
+	'takes tasks back from workers that are gone and repairs sums; call it until all counts are 0. Everything: for a cold start only';
+
+CREATE FUNCTION @extschema@.rl_verify(OUT object text, OUT key text, OUT problem text, OUT expected float8, OUT found float8)
+RETURNS SETOF record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_verify';
+COMMENT ON FUNCTION @extschema@.rl_verify() IS
+	'sums and counts that do not agree with the rows under them; no row means that everything is consistent';
+
 -- The background worker ----------------------------------------------------------------------------------------------
 
 CREATE FUNCTION ratelimit.worker_rows(OUT database oid, OUT state text, OUT launcher_pid int4, OUT worker_pid int4, OUT rounds int8,
@@ -638,6 +774,14 @@ REVOKE ALL ON FUNCTION
 	@extschema@.rl_route(jsonb, text),
 	@extschema@.rl_worker_heartbeat(text, int4),
 	@extschema@.rl_worker_stop(text),
+	@extschema@.rl_start(text, text, int4, text, bool),
+	@extschema@.rl_heartbeat(text, uuid, int4),
+	@extschema@.rl_submission(text, uuid, text, text),
+	@extschema@.rl_finish(text, uuid, text, jsonb, text),
+	@extschema@.rl_resolve(text, text),
+	@extschema@.rl_take_events(int4),
+	@extschema@.rl_recover(int4, bool),
+	@extschema@.rl_verify(),
 	@extschema@.rl_admit(text, jsonb, text, int4, text),
 	@extschema@.rl_enqueue(text, jsonb, int4),
 	@extschema@.rl_rebind(text, jsonb),

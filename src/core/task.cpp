@@ -5,12 +5,12 @@ namespace ratelimit::core {
 namespace {
 
 using Event = TaskEvent;
-using State = TaskState;
+using State = TaskStatus;
 
-constexpr std::string_view state_names[task_state_count] = {
+constexpr std::string_view state_names[task_status_count] = {
 	"none", "waiting", "admitted", "running", "succeeded", "failed", "cancelled", "review"};
 
-constexpr std::string_view event_names[task_event_count] = {"enqueue", "admit", "start", "lose_lease", "move", "submit",
+constexpr std::string_view event_names[task_event_count] = {"enqueue", "admit", "readmit", "start", "lose_lease", "move", "submit",
 	"heartbeat", "succeed", "fail", "cancel_running", "cancel", "give_up", "defer_too_late", "time_out", "abandon", "reclaim",
 	"recover_requeue", "recover_fail", "recover_review", "cold_start", "resolve_succeed", "resolve_fail", "resolve_cancel",
 	"resolve_wait", "forget"};
@@ -23,6 +23,10 @@ constexpr TaskMove moves[] = {
 	{State::none, Event::start, State::running},
 
 	{State::waiting, Event::admit, State::admitted},
+	{State::waiting, Event::readmit, State::running},
+	{State::waiting, Event::succeed, State::succeeded},
+	{State::waiting, Event::fail, State::failed},
+	{State::waiting, Event::cancel_running, State::cancelled},
 	{State::waiting, Event::cancel, State::cancelled},
 	{State::waiting, Event::give_up, State::failed},
 	{State::waiting, Event::defer_too_late, State::failed},
@@ -38,6 +42,7 @@ constexpr TaskMove moves[] = {
 	{State::admitted, Event::reclaim, State::waiting},
 	{State::admitted, Event::cold_start, State::waiting},
 
+	{State::running, Event::move, State::waiting},
 	{State::running, Event::succeed, State::succeeded},
 	{State::running, Event::fail, State::failed},
 	{State::running, Event::cancel_running, State::cancelled},
@@ -67,8 +72,9 @@ constexpr Stay stays[] = {
 	{State::waiting, Event::move},
 	{State::running, Event::submit},
 	{State::running, Event::heartbeat},
-	// Other scopes for a running task: it keeps its execution.
-	{State::running, Event::move},
+	// A running task that moved to other scopes waits there and keeps its execution.
+	{State::waiting, Event::submit},
+	{State::waiting, Event::heartbeat},
 };
 
 // Calls that must not be made of a task that is over: it would run twice.
@@ -79,7 +85,7 @@ constexpr Stay errors[] = {
 	{State::review, Event::start},
 };
 
-using Table = std::array<std::array<TaskStep, task_event_count>, task_state_count>;
+using Table = std::array<std::array<TaskStep, task_event_count>, task_status_count>;
 
 constexpr std::size_t index_of(State state) noexcept { return static_cast<std::size_t>(state); }
 constexpr std::size_t index_of(Event event) noexcept { return static_cast<std::size_t>(event); }
@@ -87,7 +93,7 @@ constexpr std::size_t index_of(Event event) noexcept { return static_cast<std::s
 constexpr Table make_table() noexcept
 {
 	Table table{};
-	for (std::size_t state = 0; state < task_state_count; state++)
+	for (std::size_t state = 0; state < task_status_count; state++)
 		for (std::size_t event = 0; event < task_event_count; event++)
 			table[state][event].next = static_cast<State>(state);
 	for (const Stay &stay : stays)
@@ -115,12 +121,12 @@ constexpr bool lists_are_disjoint() noexcept
 }
 
 static_assert(lists_are_disjoint());
-static_assert(index_of(State::review) + 1 == task_state_count);
+static_assert(index_of(State::review) + 1 == task_status_count);
 static_assert(index_of(Event::forget) + 1 == task_event_count);
 
 } // namespace
 
-std::string_view name_of(TaskState state) noexcept { return state_names[index_of(state)]; }
+std::string_view name_of(TaskStatus state) noexcept { return state_names[index_of(state)]; }
 
 std::string_view name_of(TaskEvent event) noexcept { return event_names[index_of(event)]; }
 
@@ -129,9 +135,9 @@ std::string_view name_of(Submission submission) noexcept
 	return submission_names[static_cast<std::size_t>(submission)];
 }
 
-std::optional<TaskState> task_state(std::string_view name) noexcept
+std::optional<TaskStatus> task_status(std::string_view name) noexcept
 {
-	for (std::size_t i = index_of(State::waiting); i < task_state_count; i++)
+	for (std::size_t i = index_of(State::waiting); i < task_status_count; i++)
 		if (state_names[i] == name)
 			return static_cast<State>(i);
 	return std::nullopt;
@@ -145,7 +151,7 @@ std::optional<Submission> submission(std::string_view name) noexcept
 	return std::nullopt;
 }
 
-TaskStep step(TaskState state, TaskEvent event) noexcept { return table[index_of(state)][index_of(event)]; }
+TaskStep step(TaskStatus state, TaskEvent event) noexcept { return table[index_of(state)][index_of(event)]; }
 
 View<const TaskMove> task_moves() noexcept { return {moves, std::size(moves)}; }
 

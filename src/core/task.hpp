@@ -19,23 +19,24 @@
 namespace ratelimit::core {
 
 // `none` is a task that does not exist: not yet, or not any more.
-enum class TaskState : std::uint8_t { none, waiting, admitted, running, succeeded, failed, cancelled, review };
+enum class TaskStatus : std::uint8_t { none, waiting, admitted, running, succeeded, failed, cancelled, review };
 
-inline constexpr std::size_t task_state_count = 8;
+inline constexpr std::size_t task_status_count = 8;
 
-[[nodiscard]] std::string_view name_of(TaskState state) noexcept;
-[[nodiscard]] std::optional<TaskState> task_state(std::string_view name) noexcept;
+[[nodiscard]] std::string_view name_of(TaskStatus state) noexcept;
+[[nodiscard]] std::optional<TaskStatus> task_status(std::string_view name) noexcept;
 
 // Nothing is done for it any more. A task in review counts as finished, but it may come back.
-[[nodiscard]] constexpr bool is_over(TaskState state) noexcept
+[[nodiscard]] constexpr bool is_over(TaskStatus state) noexcept
 {
-	return state == TaskState::succeeded || state == TaskState::failed || state == TaskState::cancelled ||
-		state == TaskState::review;
+	return state == TaskStatus::succeeded || state == TaskStatus::failed || state == TaskStatus::cancelled ||
+		state == TaskStatus::review;
 }
 
 enum class TaskEvent : std::uint8_t {
 	enqueue,          // rl_admit, rl_enqueue: a new task waits
 	admit,            // its turn has come in all of its scopes
+	readmit,          // the same for a running task that moved to other scopes
 	start,            // rl_start: with all its leases live, or a task that nobody has admitted
 	lose_lease,       // a lease of its admission is gone, as rl_admit or rl_start finds
 	move,             // rl_admit with other scopes, which are not refused: it waits there
@@ -61,7 +62,7 @@ enum class TaskEvent : std::uint8_t {
 	forget,           // past ratelimit.retention
 };
 
-inline constexpr std::size_t task_event_count = 25;
+inline constexpr std::size_t task_event_count = 26;
 
 [[nodiscard]] std::string_view name_of(TaskEvent event) noexcept;
 
@@ -75,7 +76,7 @@ enum class TaskEffect : std::uint8_t {
 
 struct TaskStep {
 	TaskEffect effect = TaskEffect::refused;
-	TaskState next = TaskState::none; // of a step that is refused or an error: where the task is
+	TaskStatus next = TaskStatus::none; // of a step that is refused or an error: where the task is
 
 	[[nodiscard]] constexpr bool allowed() const noexcept
 	{
@@ -87,13 +88,13 @@ struct TaskStep {
 	}
 };
 
-[[nodiscard]] TaskStep step(TaskState state, TaskEvent event) noexcept;
+[[nodiscard]] TaskStep step(TaskStatus state, TaskEvent event) noexcept;
 
 // The moves of the table, for the diagram.
 struct TaskMove {
-	TaskState from;
+	TaskStatus from;
 	TaskEvent event;
-	TaskState to;
+	TaskStatus to;
 };
 [[nodiscard]] View<const TaskMove> task_moves() noexcept;
 

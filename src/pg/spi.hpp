@@ -86,7 +86,7 @@ private:
 	Snapshot snapshot_;
 };
 
-inline constexpr std::size_t parameters_max = 20;
+inline constexpr std::size_t parameters_max = 26;
 
 // The values of a statement's parameters, added in order.
 class Parameters {

@@ -21,6 +21,17 @@ Statement expired_leases_statement{
 Statement lock_scope_statement{
 	"SELECT FROM ratelimit.scopes WHERE scope_type {=} $1 AND scope_key {=} $2 FOR UPDATE SKIP LOCKED", {TEXTOID, TEXTOID}};
 
+Statement try_lock_leases_statement{
+	"SELECT lease_id FROM ratelimit.leases WHERE lease_id {=} ANY ($1) FOR UPDATE SKIP LOCKED", {UUIDARRAYOID}};
+
+Statement count_leases_statement{
+	"SELECT pg_catalog.count(*) FROM ratelimit.leases WHERE lease_id {=} ANY ($1)", {UUIDARRAYOID}};
+
+Statement delete_workers_statement{
+	"DELETE FROM ratelimit.workers WHERE ctid {=} ANY (ARRAY(SELECT ctid FROM ratelimit.workers"
+	" WHERE heartbeat_at {<=} $1 LIMIT $2 FOR UPDATE SKIP LOCKED))",
+	{TIMESTAMPTZOID, INT8OID}, pg::Scans::whole_tables};
+
 Statement due_reservations_statement{
 	"SELECT reservation_id, window_start, amount, window_seconds, scope_type, scope_key, metric"
 	" FROM ratelimit.reservations WHERE status {=} 'reserved' AND due_at {<=} $1 ORDER BY due_at LIMIT $2 OFFSET $3",
@@ -74,7 +85,7 @@ IdleStatements counter_statements{
 	{"UPDATE ratelimit.counters SET idle_from = $2 WHERE ctid {=} $1", {TIDOID, TIMESTAMPTZOID}}};
 
 IdleStatements scope_statements{
-	{"SELECT ctid, touched_at, touched_at, 0, lease_count {>} 0 FROM ratelimit.scopes WHERE idle_from {<=} $1"
+	{"SELECT ctid, touched_at, touched_at, 0, lease_count {>} 0 OR waiting {>} 0 FROM ratelimit.scopes WHERE idle_from {<=} $1"
 	 " ORDER BY idle_from LIMIT $2 FOR UPDATE SKIP LOCKED",
 		{TIMESTAMPTZOID, INT8OID}},
 	{"DELETE FROM ratelimit.scopes WHERE ctid {=} ANY ($1)", {TIDARRAYOID}},
@@ -117,6 +128,21 @@ bool try_lock_scope(const ScopeKey &key)
 	Parameters parameters;
 	parameters.add(key.scope_type).add(key.scope_key);
 	return lock_scope_statement.run(Access::write, parameters).count() > 0;
+}
+
+bool try_lock_leases(core::View<core::Uuid> ids)
+{
+	Parameters parameters;
+	parameters.add(pg::uuid_array_datum(ids.data, ids.size));
+	const std::size_t locked = try_lock_leases_statement.run(Access::write, parameters).count();
+	return locked == ids.size ||
+		static_cast<std::int64_t>(locked) >= count_leases_statement.run(Access::read, parameters).int8(0, 1);
+}
+
+std::int64_t delete_workers(core::Instant until, std::int64_t count)
+{
+	Parameters parameters = time_and_count(until, count);
+	return static_cast<std::int64_t>(delete_workers_statement.run(Access::write, parameters).affected());
 }
 
 pg::Vector<OpenReservation> read_due_reservations(core::Instant until, std::int64_t count, std::int64_t skip)

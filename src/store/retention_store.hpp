@@ -24,6 +24,9 @@ namespace ratelimit::store {
 // Locks the scope's row unless somebody else holds it; false then, or when there is none.
 [[nodiscard]] bool try_lock_scope(const ScopeKey &key);
 
+// Locks the leases unless somebody else holds one of them; false then. Those that are gone do not matter.
+[[nodiscard]] bool try_lock_leases(core::View<core::Uuid> ids);
+
 // --- reservations that nobody settled ------------------------------------------------------------------------------
 
 // Those still reserved whose window was over at `until`, oldest first, after the first `skip` of them. Takes no lock.
@@ -43,6 +46,9 @@ namespace ratelimit::store {
 [[nodiscard]] std::int64_t keep_open_requests(core::Instant until, core::Instant now, std::int64_t count);
 // The first `count` requests that may go, but for those that still have something.
 [[nodiscard]] std::int64_t delete_requests(core::Instant until, std::int64_t count);
+
+// Workers that nobody has heard of since `until`.
+[[nodiscard]] std::int64_t delete_workers(core::Instant until, std::int64_t count);
 
 // --- what is idle --------------------------------------------------------------------------------------------------
 

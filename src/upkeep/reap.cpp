@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "api/queue_book.hpp"
 #include "core/retention.hpp"
 #include "core/window.hpp"
 #include "pg/clock.hpp"
@@ -10,6 +11,8 @@
 #include "pg/settings.hpp"
 #include "store/bucket_store.hpp"
 #include "store/retention_store.hpp"
+#include "store/task_store.hpp"
+#include "upkeep/task_upkeep.hpp"
 
 namespace ratelimit::upkeep {
 
@@ -22,6 +25,7 @@ constexpr std::int64_t looks_per_batch = 20;
 
 core::Instant read_clock() noexcept { return {pg::decision_clock_us()}; }
 
+core::Span idle_retention() noexcept { return core::Span::from_seconds(settings::idle_retention_seconds()); }
 core::Span retention() noexcept { return core::Span::from_seconds(settings::retention_seconds()); }
 
 // --- leases --------------------------------------------------------------------------------------------------------
@@ -31,7 +35,11 @@ auto scope_order(const store::LeaseRow &lease) noexcept { return std::tie(lease.
 // Takes removed leases off the sums of their scope, whose row is locked.
 void subtract_leases(const store::ScopeKey &key, const pg::Vector<store::RemovedLease> &removed, core::Instant now)
 {
-	const auto row = removed.empty() ? std::nullopt : store::read_scope_sums(key);
+	if (removed.empty())
+		return;
+	const std::string_view scope_type = removed.front().scope_type;
+	const std::string_view scope_key = removed.front().scope_key;
+	const auto row = store::read_scope_sums(key);
 	if (!row)
 		return;
 	core::StoredScope scope = row->scope;
@@ -42,6 +50,8 @@ void subtract_leases(const store::ScopeKey &key, const pg::Vector<store::Removed
 	if (scope.lease_count > 0)
 		scope.expires_from = store::expiry_from(key, scope.expires_from);
 	store::write_scope(*row, scope, now);
+	if (row->queue.waiting > 0)
+		api::Waker(now).wake_head_of(scope_type, scope_key);
 }
 
 // Returns how many of [begin, end), which are of one scope, were removed.
@@ -171,7 +181,7 @@ std::int64_t delete_old_requests(std::int64_t batch)
 std::int64_t delete_idle_rows(store::IdleTable table, std::int64_t batch)
 {
 	const core::Instant now = read_clock();
-	const core::Span idle = core::Span::from_seconds(settings::idle_retention_seconds());
+	const core::Span idle = idle_retention();
 	std::int64_t deleted = 0;
 	for (std::int64_t i = 0; i < looks_per_batch && deleted < batch; i++) {
 		const auto candidates = store::lock_idle_candidates(table, now - idle, batch - deleted);
@@ -203,10 +213,14 @@ Reaped reap(std::int64_t batch)
 		reaped.more = reaped.more || count >= batch;
 		return count;
 	};
+	reaped.expired_deadlines = note(reap_deadlines(batch));
+	reaped.expired_waiters = note(reap_waiters(batch));
 	reaped.expired_leases = note(reap_leases(batch));
 	reaped.expired_reservations = note(expire_reservations(batch));
 	reaped.deleted += note(store::delete_finished_reservations(read_clock() - retention(), batch));
 	reaped.deleted += note(delete_old_requests(batch));
+	reaped.deleted += note(store::delete_finished_tasks(read_clock() - retention(), batch));
+	reaped.deleted += note(store::delete_workers(read_clock() - idle_retention(), batch));
 	reaped.deleted += note(delete_idle_rows(store::IdleTable::counters, batch));
 	reaped.deleted += note(delete_idle_rows(store::IdleTable::scopes, batch));
 	reaped.deleted += note(store::delete_idle_buckets(

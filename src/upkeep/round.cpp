@@ -2,6 +2,7 @@
 
 #include "pg/spi.hpp"
 #include "upkeep/reap.hpp"
+#include "upkeep/recover.hpp"
 
 namespace ratelimit::upkeep {
 
@@ -9,11 +10,18 @@ namespace {
 
 // Small enough that nobody who wants one of the rows waits for long.
 constexpr std::int64_t reap_batch = 500;
+constexpr std::int64_t recover_batch = 50;
 
 Progress reap_round()
 {
 	const Reaped reaped = reap(reap_batch);
 	return {reaped.rows(), reaped.more};
+}
+
+Progress recover_round()
+{
+	const Recovery recovery = recover(recover_batch);
+	return {recovery.rows(), recovery.rows() > 0};
 }
 
 } // namespace
@@ -23,8 +31,7 @@ Progress round(Chore chore)
 	Progress progress;
 	pg::Session session;
 	session.connect();
-	if (chore == Chore::reap)
-		progress = reap_round();
+	progress = chore == Chore::reap ? reap_round() : recover_round();
 	session.finish();
 	return progress;
 }

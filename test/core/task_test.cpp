@@ -23,14 +23,15 @@ Enum at(std::size_t index)
 const std::map<std::string, std::string> expected = {
 	{"enqueue",         "w......."},
 	{"admit",           ".a......"},
+	{"readmit",         ".r......"},
 	{"start",           "r.r.!!!!"},
 	{"lose_lease",      "..w....."},
-	{"move",            ".=w=...."},
-	{"submit",          "...=...."},
-	{"heartbeat",       "...=...."},
-	{"succeed",         "...s...."},
-	{"fail",            "...f...."},
-	{"cancel_running",  "...c...."},
+	{"move",            ".=ww...."},
+	{"submit",          ".=.=...."},
+	{"heartbeat",       ".=.=...."},
+	{"succeed",         ".s.s...."},
+	{"fail",            ".f.f...."},
+	{"cancel_running",  ".c.c...."},
 	{"cancel",          ".ccc...."},
 	{"give_up",         ".fff...."},
 	{"defer_too_late",  ".f......"},
@@ -48,7 +49,7 @@ const std::map<std::string, std::string> expected = {
 	{"forget",          "....nnn."},
 };
 
-char letter_of(TaskState state)
+char letter_of(TaskStatus state)
 {
 	constexpr char letters[] = "nwarsfcv";
 	return letters[static_cast<std::size_t>(state)];
@@ -61,9 +62,9 @@ TEST(Task, EveryEventInEveryState)
 		const auto event = at<TaskEvent>(e);
 		const auto row = expected.find(std::string(name_of(event)));
 		ASSERT_NE(row, expected.end()) << name_of(event);
-		ASSERT_EQ(row->second.size(), task_state_count);
-		for (std::size_t s = 0; s < task_state_count; s++) {
-			const auto state = at<TaskState>(s);
+		ASSERT_EQ(row->second.size(), task_status_count);
+		for (std::size_t s = 0; s < task_status_count; s++) {
+			const auto state = at<TaskStatus>(s);
 			const TaskStep found = step(state, event);
 			const char wanted = row->second[s];
 			const auto where = std::string(name_of(event)) + " in " + std::string(name_of(state));
@@ -89,26 +90,26 @@ TEST(Task, TheListOfMovesIsTheTable)
 		EXPECT_EQ(step(move.from, move.event), (TaskStep{TaskEffect::moves, move.to}));
 		EXPECT_TRUE(listed.emplace(static_cast<std::size_t>(move.from), static_cast<std::size_t>(move.event)).second);
 	}
-	for (std::size_t s = 0; s < task_state_count; s++)
+	for (std::size_t s = 0; s < task_status_count; s++)
 		for (std::size_t e = 0; e < task_event_count; e++)
-			EXPECT_EQ(step(at<TaskState>(s), at<TaskEvent>(e)).effect == TaskEffect::moves, listed.count({s, e}) == 1);
+			EXPECT_EQ(step(at<TaskStatus>(s), at<TaskEvent>(e)).effect == TaskEffect::moves, listed.count({s, e}) == 1);
 }
 
 // A task that is over runs no more, but for one in review that somebody puts back.
 TEST(Task, WhatIsOverStaysOver)
 {
-	for (std::size_t s = 0; s < task_state_count; s++) {
-		const auto state = at<TaskState>(s);
+	for (std::size_t s = 0; s < task_status_count; s++) {
+		const auto state = at<TaskStatus>(s);
 		for (std::size_t e = 0; e < task_event_count; e++) {
 			const auto event = at<TaskEvent>(e);
 			const TaskStep found = step(state, event);
 			if (!is_over(state) || found.effect != TaskEffect::moves)
 				continue;
-			const bool resolved = state == TaskState::review;
-			EXPECT_TRUE(resolved || (event == TaskEvent::forget && found.next == TaskState::none)) << name_of(state);
+			const bool resolved = state == TaskStatus::review;
+			EXPECT_TRUE(resolved || (event == TaskEvent::forget && found.next == TaskStatus::none)) << name_of(state);
 		}
 	}
-	EXPECT_FALSE(step(TaskState::review, TaskEvent::forget).allowed()) << "a task in review is never deleted by its age";
+	EXPECT_FALSE(step(TaskStatus::review, TaskEvent::forget).allowed()) << "a task in review is never deleted by its age";
 }
 
 TEST(Task, EveryStateIsReachedAndLeft)
@@ -119,24 +120,24 @@ TEST(Task, EveryStateIsReachedAndLeft)
 		reached.insert(static_cast<std::size_t>(move.to));
 		left.insert(static_cast<std::size_t>(move.from));
 	}
-	EXPECT_EQ(reached.size(), task_state_count);
-	EXPECT_EQ(left.size(), task_state_count);
+	EXPECT_EQ(reached.size(), task_status_count);
+	EXPECT_EQ(left.size(), task_status_count);
 }
 
 // Nothing runs without a start, and what ran is settled by the end of the run.
 TEST(Task, OnlyAStartRuns)
 {
 	for (const TaskMove &move : task_moves())
-		EXPECT_EQ(move.to == TaskState::running, move.event == TaskEvent::start);
+		EXPECT_EQ(move.to == TaskStatus::running, move.event == TaskEvent::start || move.event == TaskEvent::readmit);
 }
 
 TEST(Task, NamesReadBack)
 {
-	for (std::size_t s = 1; s < task_state_count; s++)
-		EXPECT_EQ(task_state(name_of(at<TaskState>(s))), at<TaskState>(s));
-	EXPECT_EQ(task_state("none"), std::nullopt);
-	EXPECT_EQ(task_state("Waiting"), std::nullopt);
-	EXPECT_EQ(task_state(""), std::nullopt);
+	for (std::size_t s = 1; s < task_status_count; s++)
+		EXPECT_EQ(task_status(name_of(at<TaskStatus>(s))), at<TaskStatus>(s));
+	EXPECT_EQ(task_status("none"), std::nullopt);
+	EXPECT_EQ(task_status("Waiting"), std::nullopt);
+	EXPECT_EQ(task_status(""), std::nullopt);
 	for (std::size_t i = 0; i < 3; i++)
 		EXPECT_EQ(submission(name_of(at<Submission>(i))), at<Submission>(i));
 	EXPECT_EQ(submission("sent"), std::nullopt);
@@ -155,7 +156,7 @@ TEST(Task, TheDiagramShowsTheTable)
 		else if (inside && line.find("-->") != std::string::npos)
 			drawn.insert(line.substr(line.find_first_not_of(" \t")));
 	}
-	const auto node = [](TaskState state) { return state == TaskState::none ? "[*]" : std::string(name_of(state)); };
+	const auto node = [](TaskStatus state) { return state == TaskStatus::none ? "[*]" : std::string(name_of(state)); };
 	std::multiset<std::string> wanted;
 	for (const TaskMove &move : task_moves())
 		wanted.insert(node(move.from) + " --> " + node(move.to) + ": " + std::string(name_of(move.event)));
@@ -173,7 +174,7 @@ TEST(Task, RecoveryOfEveryKindOfExecution)
 					for (const bool known : {false, true}) {
 						const RecoveryVerdict verdict = recover({async, once, at<Submission>(s), known}, cold);
 						const bool review = once && s > 0 && !known;
-						EXPECT_TRUE(step(TaskState::running, verdict.event).allowed());
+						EXPECT_TRUE(step(TaskStatus::running, verdict.event).allowed());
 						EXPECT_EQ(verdict.event,
 							review    ? TaskEvent::recover_review
 								: async ? TaskEvent::recover_requeue

@@ -1,0 +1,48 @@
+#include "upkeep/verify.hpp"
+
+#include "pg/clock.hpp"
+#include "pg/entry.hpp"
+
+namespace ratelimit::upkeep {
+
+namespace {
+
+using store::Aggregates;
+
+core::Instant read_clock() noexcept { return {pg::decision_clock_us()}; }
+
+void add_findings(pg::Vector<Inconsistency> &found, Aggregates aggregates, const store::AggregateKey &key,
+	const core::Findings &findings)
+{
+	for (const core::Finding &finding : findings)
+		found.push_back({aggregates, key, finding});
+}
+
+core::Findings findings_of(const store::ScopeDifference &scope) noexcept
+{
+	if (scope.exists)
+		return core::verify_scope(scope.facts);
+	core::Findings findings;
+	findings.add({core::Problem::scope_missing, scope.facts.leased, std::nullopt});
+	return findings;
+}
+
+} // namespace
+
+pg::Vector<Inconsistency> verify()
+{
+	pg::Vector<Inconsistency> found;
+	pg::ReadSnapshot snapshot;
+	const core::Instant now = read_clock();
+	const store::KeyRange all{};
+	for (const auto &counter : store::read_counter_differences(snapshot, all))
+		add_findings(found, Aggregates::counters, counter.key, core::verify_counter(counter.facts));
+	for (const auto &open : store::read_uncounted(snapshot, all))
+		add_findings(found, Aggregates::counters, open.key, core::verify_uncounted(open.facts, now));
+	for (const auto &scope : store::read_scope_differences(snapshot, all))
+		add_findings(found, Aggregates::scopes, scope.key, findings_of(scope));
+	snapshot.finish();
+	return found;
+}
+
+} // namespace ratelimit::upkeep
