@@ -253,6 +253,15 @@ void QueueBook::write()
 	}
 }
 
+void QueueBook::recount()
+{
+	for (auto &[name, scope] : scopes_) {
+		scope.lease.row->queue.waiting = static_cast<std::int32_t>(store::count_places(scope.lease.key));
+		store::rewrite_scope(*scope.lease.row, scope.lease.row->scope, scope.lease.row->queue, now_);
+		scope.dirty = false;
+	}
+}
+
 void QueueBook::undo()
 {
 	for (auto &[name, scope] : scopes_)

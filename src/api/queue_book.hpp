@@ -88,14 +88,14 @@ public:
 	// Of locked scopes, in memory except for the rows of leases and of the waiting.
 	void enter(const core::Turn &turn, const ScopeList &list);
 	void leave(const core::Turn &turn, const ScopeList &list);
-	// The same for a task that should have no place; true when it had one.
-	bool leave_if_there(const core::Turn &turn, const ScopeList &list);
 	[[nodiscard]] pg::Vector<core::Uuid> grant(std::string_view task_id, const ScopeList &list);
 	// Gives back those of the leases that are live; their scopes are locked. Returns how many.
 	int release(pg::Vector<core::Uuid> &lease_ids);
 	void changed(const TaskScope &scope, bool left);
 
 	void write();
+	// Writes every scope, with the number of its waiting tasks as its rows say.
+	void recount();
 	// Drops rows that this call has created and nobody uses, when it changes nothing after all.
 	void undo();
 	// Tells the heads that can go now, of the scopes where somebody left.

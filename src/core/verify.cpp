@@ -27,7 +27,15 @@ std::string_view object_of(Problem problem) noexcept
 	case Problem::scope_leased:
 	case Problem::scope_lease_count:
 	case Problem::scope_expires_from:
+	case Problem::scope_waiting:
+	case Problem::scope_unseen:
 		return "scope";
+	case Problem::task_places:
+	case Problem::task_open_attempt:
+	case Problem::task_stray_attempts:
+	case Problem::task_lease_ids:
+	case Problem::task_token:
+		return "task";
 	}
 	return "";
 }
@@ -51,6 +59,20 @@ std::string_view text_of(Problem problem) noexcept
 		return "lease_count is not the number of its leases";
 	case Problem::scope_expires_from:
 		return "expires_from is later than a lease expires";
+	case Problem::scope_waiting:
+		return "waiting is not the number of its waiting tasks";
+	case Problem::scope_unseen:
+		return "its waiting tasks are not known to the dispatcher, or there are none";
+	case Problem::task_places:
+		return "its places in queues are not those of its state and scopes";
+	case Problem::task_open_attempt:
+		return "it is being executed, and the attempt is not open";
+	case Problem::task_stray_attempts:
+		return "attempts are open that are not its execution";
+	case Problem::task_lease_ids:
+		return "it waits and names leases of an admission";
+	case Problem::task_token:
+		return "it runs without a token";
 	}
 	return "";
 }
@@ -94,6 +116,10 @@ Findings verify_scope(const ScopeFacts &facts) noexcept
 			static_cast<double>(facts.stored.lease_count)});
 	if (facts.stored.expires_from > facts.first_expiry)
 		findings.add({Problem::scope_expires_from, seconds_of(facts.first_expiry), seconds_of(facts.stored.expires_from)});
+	if (facts.stored_waiting != facts.waiting)
+		findings.add({Problem::scope_waiting, static_cast<double>(facts.waiting), static_cast<double>(facts.stored_waiting)});
+	if (facts.is_awaited != (facts.waiting > 0))
+		findings.add({Problem::scope_unseen, facts.waiting > 0 ? 1.0 : 0.0, facts.is_awaited ? 1.0 : 0.0});
 	return findings;
 }
 

@@ -25,6 +25,13 @@ enum class Problem : std::uint8_t {
 	scope_leased,
 	scope_lease_count,
 	scope_expires_from,
+	scope_waiting,
+	scope_unseen,
+	task_places,
+	task_open_attempt,
+	task_stray_attempts,
+	task_lease_ids,
+	task_token,
 };
 
 // The kind of aggregate, and what is wrong with it. The texts are part of the public interface.
@@ -46,7 +53,7 @@ public:
 	void add(const Finding &finding) noexcept { items_[count_++] = finding; }
 
 private:
-	std::array<Finding, 3> items_;
+	std::array<Finding, 5> items_;
 	std::size_t count_ = 0;
 };
 
@@ -71,13 +78,16 @@ struct UncountedFacts {
 };
 [[nodiscard]] Findings verify_uncounted(const UncountedFacts &facts, Instant now) noexcept;
 
-// A scope, and its lease rows. `largest` is the largest limit under which one of them was granted.
+// A scope, its lease rows and its waiting tasks; whether the dispatcher is told of those. `largest` is the largest limit under which one of them was granted.
 struct ScopeFacts {
 	StoredScope stored;
 	double leased = 0;
 	std::int64_t lease_count = 0;
 	Instant first_expiry = Instant::latest();
 	double largest = 0;
+	std::int64_t stored_waiting = 0;
+	std::int64_t waiting = 0;
+	bool is_awaited = false;
 };
 [[nodiscard]] Findings verify_scope(const ScopeFacts &facts) noexcept;
 

@@ -131,7 +131,7 @@ public:
 		for (std::size_t i = 0; i < count; i++)
 			types_[i] = types[i];
 	}
-	explicit constexpr Statement(const char *sql) noexcept : text_(sql) {}
+	explicit constexpr Statement(const char *sql, Scans scans = Scans::by_index) noexcept : text_(sql), scans_(scans) {}
 
 	Rows run(Access access, Parameters &parameters);
 	// Reads under a given snapshot.

@@ -25,8 +25,20 @@ Statement close_attempt_statement{
 	" WHERE task_id {=} $1 AND attempt_no {=} $2 AND finished_at IS NULL",
 	{TEXTOID, INT4OID, TEXTOID, TEXTOID, BOOLOID, TIMESTAMPTZOID}};
 
+Statement reopen_statement{
+	"INSERT INTO ratelimit.attempts (task_id, attempt_no, worker_id, started_at, outcome) VALUES ($1, $2, $3, $4, 'running')"
+	" ON CONFLICT (task_id, attempt_no) DO UPDATE SET outcome = 'running', finished_at = NULL, error_code = NULL,"
+	" retryable = NULL",
+	{TEXTOID, INT4OID, TEXTOID, TIMESTAMPTZOID}};
+Statement close_others_statement{
+	"UPDATE ratelimit.attempts SET outcome = 'lost', error_code = 'execution_lease_expired', retryable = true,"
+	" finished_at = $3 WHERE task_id {=} $1 AND finished_at IS NULL AND attempt_no IS DISTINCT FROM $2",
+	{TEXTOID, INT4OID, TIMESTAMPTZOID}};
+
+// An event of an earlier task of the same id may be left, when somebody was taking it while that was deleted.
 Statement append_event_statement{
-	"INSERT INTO ratelimit.task_events (task_id, seq, event_type, status, error_code, at) VALUES ($1, $2, $3, $4, $5, $6)",
+	"INSERT INTO ratelimit.task_events (task_id, seq, event_type, status, error_code, at) VALUES ($1, $2, $3, $4, $5, $6)"
+	" ON CONFLICT (task_id, seq) DO UPDATE SET event_type = $3, status = $4, error_code = $5, at = $6",
 	{TEXTOID, INT8OID, TEXTOID, TEXTOID, TEXTOID, TIMESTAMPTZOID}};
 
 Statement take_events_statement{
@@ -58,6 +70,26 @@ void close_attempt(std::string_view task_id, std::int32_t attempt_no, const Atte
 		parameters.add_null();
 	parameters.add(pg::timestamp_datum(closing.at.us));
 	(void)close_attempt_statement.run(Access::write, parameters);
+}
+
+void reopen_attempt(const TaskRow &task, core::Instant now)
+{
+	Parameters parameters;
+	parameters.add(pg::text_datum(task.task_id)).add(Int32GetDatum(task.attempt_no));
+	parameters.add(pg::text_datum(task.execution.worker_id.value_or("unknown"))).add(pg::timestamp_datum(now.us));
+	(void)reopen_statement.run(Access::write, parameters);
+}
+
+void close_other_attempts(std::string_view task_id, std::optional<std::int32_t> current, core::Instant now)
+{
+	Parameters parameters;
+	parameters.add(pg::text_datum(task_id));
+	if (current)
+		parameters.add(Int32GetDatum(*current));
+	else
+		parameters.add_null();
+	parameters.add(pg::timestamp_datum(now.us));
+	(void)close_others_statement.run(Access::write, parameters);
 }
 
 void append_event(const TaskRow &task, core::Instant now)

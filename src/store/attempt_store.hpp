@@ -23,6 +23,10 @@ struct AttemptClosing {
 // Does nothing to one that is closed.
 void close_attempt(std::string_view task_id, std::int32_t attempt_no, const AttemptClosing &closing);
 
+// Repairs: opens the attempt of the task's execution; closes all but that one.
+void reopen_attempt(const TaskRow &task, core::Instant now);
+void close_other_attempts(std::string_view task_id, std::optional<std::int32_t> current, core::Instant now);
+
 // The task's last event, as it stands in the row.
 void append_event(const TaskRow &task, core::Instant now);
 

@@ -18,21 +18,21 @@ Statement lock_tables_statement{
 	" IN SHARE ROW EXCLUSIVE MODE"};
 
 Statement delete_leases_statement{"DELETE FROM ratelimit.leases WHERE expires_at {<=} $1", {TIMESTAMPTZOID}, Scans::whole_tables};
-Statement delete_live_leases_statement{"DELETE FROM ratelimit.leases", {}, Scans::whole_tables};
+Statement delete_live_leases_statement{"DELETE FROM ratelimit.leases", Scans::whole_tables};
 Statement empty_scopes_statement{
 	"UPDATE ratelimit.scopes SET leased = 0, lease_count = 0, expires_from = 'infinity', touched_at = GREATEST(touched_at, $1),"
 	" ready = true WHERE lease_count {<>} 0 OR leased {<>} 0",
 	{TIMESTAMPTZOID}, Scans::whole_tables};
-Statement wake_dispatcher_statement{"UPDATE ratelimit.awaited SET ready = true WHERE NOT ready", {}, Scans::whole_tables};
+Statement wake_dispatcher_statement{"UPDATE ratelimit.awaited SET ready = true WHERE NOT ready", Scans::whole_tables};
 
 Statement release_reservations_statement{
 	"UPDATE ratelimit.reservations SET status = 'released', reason = $1, finalized_at = $2, due_at = $2"
 	" WHERE status {=} 'reserved'",
 	{TEXTOID, TIMESTAMPTZOID}, Scans::whole_tables};
 Statement delete_reservations_statement{
-	"DELETE FROM ratelimit.reservations WHERE status {=} 'reserved'", {}, Scans::whole_tables};
+	"DELETE FROM ratelimit.reservations WHERE status {=} 'reserved'", Scans::whole_tables};
 Statement empty_counters_statement{
-	"UPDATE ratelimit.counters SET reserved = 0 WHERE reserved {<>} 0", {}, Scans::whole_tables};
+	"UPDATE ratelimit.counters SET reserved = 0 WHERE reserved {<>} 0", Scans::whole_tables};
 
 } // namespace
 

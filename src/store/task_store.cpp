@@ -28,6 +28,8 @@ Statement lock_statement{"SELECT " TASK_COLUMNS " FROM ratelimit.tasks WHERE tas
 Statement try_lock_statement{"SELECT " TASK_COLUMNS
 							 " FROM ratelimit.tasks WHERE task_id {=} $1 AND status {=} 'waiting' FOR UPDATE SKIP LOCKED",
 	{TEXTOID}};
+Statement try_lock_any_statement{
+	"SELECT " TASK_COLUMNS " FROM ratelimit.tasks WHERE task_id {=} $1 FOR UPDATE SKIP LOCKED", {TEXTOID}};
 // The primary key's index returns the ids of an array in their order.
 Statement lock_many_statement{
 	"SELECT " TASK_COLUMNS " FROM ratelimit.tasks WHERE task_id {=} ANY ($1) FOR UPDATE", {TEXTARRAYOID}};
@@ -98,8 +100,7 @@ Statement overdue_executions_statement{
 Statement finished_holders_statement{
 	"SELECT " TASK_COLUMNS " FROM ratelimit.tasks t WHERE (finished_at IS NOT NULL OR status {=} 'review')"
 	" AND task_id {=} ANY (ARRAY(SELECT task_id FROM ratelimit.leases WHERE task_id IS NOT NULL AND expires_at {>} $1"
-	" UNION SELECT task_id FROM ratelimit.reservations WHERE task_id IS NOT NULL AND status {=} 'reserved'"
-	" UNION SELECT task_id FROM ratelimit.waiting))"
+	" UNION SELECT task_id FROM ratelimit.reservations WHERE task_id IS NOT NULL AND status {=} 'reserved'))"
 	" ORDER BY finished_at, task_id LIMIT $2 OFFSET $3 FOR UPDATE OF t SKIP LOCKED",
 	{TIMESTAMPTZOID, INT8OID, INT8OID}, pg::Scans::whole_tables};
 
@@ -232,6 +233,11 @@ std::optional<TaskRow> lock_task(std::string_view task_id) { return one_task(loc
 std::optional<TaskRow> try_lock_waiting(std::string_view task_id)
 {
 	return one_task(try_lock_statement, Access::write, task_id);
+}
+
+std::optional<TaskRow> try_lock_task(std::string_view task_id)
+{
+	return one_task(try_lock_any_statement, Access::write, task_id);
 }
 
 pg::Vector<TaskRow> lock_tasks(Datum task_ids)

@@ -68,6 +68,8 @@ struct TaskRow {
 [[nodiscard]] std::optional<TaskRow> lock_task(std::string_view task_id);
 // Locks the row if it is waiting and nobody else holds it.
 [[nodiscard]] std::optional<TaskRow> try_lock_waiting(std::string_view task_id);
+// Locks the row unless somebody else holds it.
+[[nodiscard]] std::optional<TaskRow> try_lock_task(std::string_view task_id);
 // Locks those that exist, in the order of their ids.
 [[nodiscard]] pg::Vector<TaskRow> lock_tasks(Datum task_ids);
 
@@ -100,8 +102,8 @@ enum class Overdue {
 // Overdue at `now`, the longest first, after the first `skip` of them. A worker is live that was heard of after `stale_at`.
 [[nodiscard]] pg::Vector<TaskRow> lock_overdue(
 	Overdue overdue, core::Instant now, core::Instant stale_at, std::int64_t count, std::int64_t skip);
-// Finished tasks, those in review too, that still have a live lease, an open reservation or a place in a queue; the longest
-// finished first.
+// Finished tasks, those in review too, that still have a live lease or an open reservation; the longest finished
+// first.
 [[nodiscard]] pg::Vector<TaskRow> lock_finished_holders(core::Instant now, std::int64_t count, std::int64_t skip);
 // For a cold start: those that are admitted, or have an execution.
 [[nodiscard]] pg::Vector<TaskRow> lock_started(std::int64_t count);

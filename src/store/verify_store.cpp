@@ -54,15 +54,48 @@ Statement uncounted_statement{
 	" pg_catalog.min(l.expires_at) AS first_expiry, pg_catalog.max(l.limit_value) AS largest FROM ratelimit.leases l"  \
 	" WHERE " SCOPE_RANGE("l") " GROUP BY 1, 2) f"
 
+#define WAITING_COUNTS                                                                                                 \
+	"(SELECT w.scope_type, w.scope_key, pg_catalog.count(*) AS waiting FROM ratelimit.waiting w WHERE "                \
+	SCOPE_RANGE("w") " GROUP BY 1, 2) q"
+
 Statement scope_differences_statement{
-	"SELECT COALESCE(s.scope_type, f.scope_type), COALESCE(s.scope_key, f.scope_key), s.leased, s.lease_count,"
-	" s.expires_from, COALESCE(f.leased, 0), COALESCE(f.lease_count, 0), COALESCE(f.first_expiry, 'infinity'),"
-	" COALESCE(f.largest, 0)"
-	" FROM (SELECT s.* FROM ratelimit.scopes s WHERE " SCOPE_RANGE("s") ") s FULL JOIN " LEASE_SUMS
-	" ON s.scope_type {=} f.scope_type AND s.scope_key {=} f.scope_key"
+	"SELECT scope_type, scope_key, s.leased, s.lease_count, s.expires_from, COALESCE(f.leased, 0),"
+	" COALESCE(f.lease_count, 0), COALESCE(f.first_expiry, 'infinity'), COALESCE(f.largest, 0), COALESCE(s.waiting, 0),"
+	" COALESCE(q.waiting, 0), a.ready IS NOT NULL"
+	" FROM (SELECT s.* FROM ratelimit.scopes s WHERE " SCOPE_RANGE("s") ") s"
+	" FULL JOIN " LEASE_SUMS " USING (scope_type, scope_key) FULL JOIN " WAITING_COUNTS " USING (scope_type, scope_key)"
+	" FULL JOIN (SELECT a.scope_type, a.scope_key, a.ready FROM ratelimit.awaited a WHERE " SCOPE_RANGE("a") ") a"
+	" USING (scope_type, scope_key)"
 	" WHERE s.leased IS NULL OR s.leased {<>} COALESCE(f.leased, 0) OR s.lease_count {<>} COALESCE(f.lease_count, 0)"
-	" OR s.expires_from {>} f.first_expiry ORDER BY 1, 2",
+	" OR s.expires_from {>} f.first_expiry OR s.waiting {<>} COALESCE(q.waiting, 0)"
+	" OR (a.ready IS NOT NULL) {<>} (COALESCE(q.waiting, 0) {>} 0) ORDER BY 1, 2",
 	scope_range_types, Scans::whole_tables};
+
+// A task stands in the queue of each of its scopes once, at its turn, while it waits, and in none otherwise.
+Statement task_places_statement{
+	"SELECT task_id, COALESCE(t.places, 0)::pg_catalog.float8, COALESCE(w.places, 0)::pg_catalog.float8"
+	" FROM (SELECT t.task_id, t.priority, t.enqueued_at, (SELECT pg_catalog.count(DISTINCT"
+	" pg_catalog.jsonb_build_array(e {->>} 'scope_type', e {->>} 'scope_key'))"
+	" FROM pg_catalog.jsonb_array_elements(t.scopes) e) AS places FROM ratelimit.tasks t WHERE t.status {=} 'waiting') t"
+	" FULL JOIN (SELECT task_id, priority, enqueued_at, pg_catalog.count(*) AS places FROM ratelimit.waiting"
+	" GROUP BY 1, 2, 3) w USING (task_id, priority, enqueued_at)"
+	" WHERE COALESCE(t.places, 0) {<>} COALESCE(w.places, 0) ORDER BY 1",
+	Scans::whole_tables};
+
+Statement open_attempts_statement{
+	"SELECT task_id, t.execution_token IS NOT NULL, COALESCE(a.current, 0)::pg_catalog.float8,"
+	" COALESCE(a.others, 0)::pg_catalog.float8 FROM ratelimit.tasks t FULL JOIN (SELECT a.task_id,"
+	" pg_catalog.count(*) FILTER (WHERE a.attempt_no {=} t.attempt_no AND t.execution_token IS NOT NULL) AS current,"
+	" pg_catalog.count(*) FILTER (WHERE NOT COALESCE(a.attempt_no {=} t.attempt_no AND t.execution_token IS NOT NULL, false))"
+	" AS others FROM ratelimit.attempts a LEFT JOIN ratelimit.tasks t ON t.task_id {=} a.task_id"
+	" WHERE a.finished_at IS NULL GROUP BY 1) a USING (task_id)"
+	" WHERE (t.execution_token IS NOT NULL AND COALESCE(a.current, 0) {=} 0) OR a.others {>} 0 ORDER BY 1",
+	Scans::whole_tables};
+
+Statement task_states_statement{
+	"SELECT task_id, status {=} 'running', pg_catalog.cardinality(lease_ids)::pg_catalog.float8 FROM ratelimit.tasks"
+	" WHERE (status {=} 'waiting' AND lease_ids {<>} '{}') OR (status {=} 'running' AND execution_token IS NULL) ORDER BY 1",
+	Scans::whole_tables};
 
 Statement counter_key_statement{
 	"SELECT scope_type, scope_key, metric, window_seconds FROM ratelimit.counters"
@@ -205,8 +238,35 @@ pg::Vector<ScopeDifference> read_scope_differences(const ReadSnapshot &snapshot,
 		difference.facts.lease_count = rows.int8(i, 7);
 		difference.facts.first_expiry = instant(rows, i, 8);
 		difference.facts.largest = rows.float8(i, 9);
+		difference.facts.stored_waiting = rows.int4(i, 10);
+		difference.facts.waiting = rows.int8(i, 11);
+		difference.facts.is_awaited = rows.boolean(i, 12);
 		found.push_back(difference);
 	}
+	return found;
+}
+
+pg::Vector<TaskDifference> read_task_differences(const ReadSnapshot &snapshot)
+{
+	using core::Problem;
+	pg::Vector<TaskDifference> found;
+	Parameters none;
+	const auto id = [](const Rows &rows, std::size_t row) { return pg::text_view(pg::kept_datum(rows.datum(row, 1))); };
+	const Rows places = task_places_statement.run(snapshot, none);
+	for (std::size_t i = 0; i < places.count(); i++)
+		found.push_back({id(places, i), {Problem::task_places, places.float8(i, 2), places.float8(i, 3)}});
+	const Rows attempts = open_attempts_statement.run(snapshot, none);
+	for (std::size_t i = 0; i < attempts.count(); i++) {
+		const bool runs = !attempts.is_null(i, 2) && attempts.boolean(i, 2);
+		if (runs && attempts.float8(i, 3) == 0)
+			found.push_back({id(attempts, i), {Problem::task_open_attempt, 1, 0}});
+		if (attempts.float8(i, 4) > 0)
+			found.push_back({id(attempts, i), {Problem::task_stray_attempts, 0, attempts.float8(i, 4)}});
+	}
+	const Rows states = task_states_statement.run(snapshot, none);
+	for (std::size_t i = 0; i < states.count(); i++)
+		found.push_back({id(states, i), states.boolean(i, 2) ? core::Finding{Problem::task_token, 1, 0}
+		                                                     : core::Finding{Problem::task_lease_ids, 0, states.float8(i, 3)}});
 	return found;
 }
 

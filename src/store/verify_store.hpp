@@ -59,6 +59,13 @@ struct ScopeDifference {
 };
 [[nodiscard]] pg::Vector<ScopeDifference> read_scope_differences(const pg::ReadSnapshot &snapshot, const KeyRange &range);
 
+// A task whose places, attempts or leases are not those of its state.
+struct TaskDifference {
+	std::string_view task_id;
+	core::Finding finding;
+};
+[[nodiscard]] pg::Vector<TaskDifference> read_task_differences(const pg::ReadSnapshot &snapshot);
+
 // A key as text: a JSON array, since no character of a name has a special meaning.
 [[nodiscard]] Datum key_text(Aggregates aggregates, const AggregateKey &key);
 

@@ -37,7 +37,7 @@ Datum recover_call(FunctionCallInfo fcinfo)
 	const bool everything = !PG_ARGISNULL(1) && PG_GETARG_BOOL(1);
 	pg::Session session;
 	session.connect();
-	const Recovery recovery = everything ? recover_everything() : recover(batch);
+	const Recovery recovery = everything ? recover_everything() : recover(batch, Round::until_found);
 	session.finish();
 	pg::Columns<8> row;
 	const std::int64_t counts[] = {recovery.released_leases, recovery.released_reservations, recovery.failed_attempts,

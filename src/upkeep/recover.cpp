@@ -66,13 +66,11 @@ bool recover_task(store::TaskRow &task, bool cold_start, store::Locked others, R
 // Gives back what a finished task still holds.
 bool clean_task(store::TaskRow &task, Recovery &recovery)
 {
-	const api::TaskScopes scopes = api::stored_scopes(task.scopes);
-	api::Holdings holdings(task, scopes.list, store::Locked::skip);
+	api::Holdings holdings(task, {}, store::Locked::skip);
 	if (!holdings.is_locked())
 		return false;
 	recovery.released_leases += holdings.release_leases();
 	recovery.released_reservations += holdings.settle(nullptr, core::reason_recovered);
-	holdings.book().leave_if_there(task.turn(), scopes.list);
 	holdings.finish();
 	recovery.cleaned_tasks++;
 	return true;
@@ -150,12 +148,15 @@ void restart_task(store::TaskRow &task, Recovery &recovery)
 
 } // namespace
 
-Recovery recover(std::int64_t batch)
+// Tasks first: the sums of the scopes follow their rows.
+Recovery recover(std::int64_t batch, Round round)
 {
 	Recovery recovery;
 	recover_tasks(batch, recovery);
 	clean_tasks(batch, recovery);
-	recovery.repaired_aggregates = repair(2 * batch, Round::until_found);
+	recovery.repaired_aggregates = repair_tasks(2 * batch);
+	if (recovery.repaired_aggregates < 2 * batch)
+		recovery.repaired_aggregates += repair(2 * batch - recovery.repaired_aggregates, round);
 	return recovery;
 }
 
@@ -173,7 +174,8 @@ Recovery recover_everything()
 			pg::check_for_interrupts();
 		}
 	}
-	recovery.repaired_aggregates = repair(std::numeric_limits<std::int32_t>::max(), Round::everything);
+	constexpr std::int64_t all = std::numeric_limits<std::int32_t>::max();
+	recovery.repaired_aggregates = repair_tasks(all) + repair(all, Round::everything);
 	const core::Instant now = api::queue_clock();
 	recovery.released_leases += store::release_all_leases(now);
 	recovery.released_reservations += store::release_all_reservations(core::code_server_restarted, now);

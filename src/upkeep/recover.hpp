@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "upkeep/verify.hpp"
+
 namespace ratelimit::upkeep {
 
 struct Recovery {
@@ -23,7 +25,7 @@ struct Recovery {
 };
 
 // Within a session of SPI. Never waits for a row that somebody else holds.
-[[nodiscard]] Recovery recover(std::int64_t batch);
+[[nodiscard]] Recovery recover(std::int64_t batch, Round round);
 
 // For a cold start, when no client is running: everything that is running or held ends, whatever its leases say. Keeps
 // everybody else from writing until the transaction ends.

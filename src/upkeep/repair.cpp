@@ -5,6 +5,7 @@
 
 #include "pg/clock.hpp"
 #include "pg/entry.hpp"
+#include "store/queue_store.hpp"
 #include "store/retention_store.hpp"
 #include "upkeep/verify.hpp"
 
@@ -137,12 +138,14 @@ bool repair_scope(const store::ScopeDifference &difference, core::Instant now)
 	scope.leased = difference.facts.leased;
 	scope.lease_count = difference.facts.lease_count;
 	scope.expires_from = difference.facts.first_expiry;
-	if (!difference.exists)
-		return store::insert_scope(key, scope, now);
+	if (!difference.exists && !store::insert_scope(key, scope, now))
+		return false;
 	const auto row = store::read_scope_sums(key);
 	if (!row)
 		return false;
-	store::write_scope(*row, scope, row->touched_at);
+	core::StoredQueue queue = row->queue;
+	queue.waiting = static_cast<std::int32_t>(difference.facts.waiting);
+	store::rewrite_scope(*row, scope, queue, row->touched_at);
 	return true;
 }
 
@@ -217,7 +220,7 @@ std::int64_t repair(std::int64_t count, Round round)
 	// The bounded slice; what follows it; the other kind; and what came before it.
 	pg::Vector<std::pair<Aggregates, KeyRange>> parts;
 	parts.push_back({first, slice_range});
-	if (round == Round::until_found) {
+	if (round != Round::one_slice) {
 		if (slice_range.until)
 			parts.push_back({first, {*slice_range.until, std::nullopt}});
 		parts.push_back({other(first), {}});
@@ -225,14 +228,17 @@ std::int64_t repair(std::int64_t count, Round round)
 	}
 	Slice slice;
 	store::RepairPosition next = begin;
+	std::int64_t repaired = 0;
 	for (const auto &[aggregates, range] : parts) {
 		slice = repair_slice(aggregates, range, count);
+		repaired += slice.repaired;
 		next = position_after(aggregates, range, slice);
-		if (slice.repaired > 0)
+		if (repaired > 0 && round != Round::everything)
 			break;
 	}
-	store::write_repair_position(next);
-	return slice.repaired;
+	if (next.aggregates != begin.aggregates || !(next.after == begin.after))
+		store::write_repair_position(next);
+	return repaired;
 }
 
 } // namespace ratelimit::upkeep

@@ -20,7 +20,7 @@ Progress reap_round()
 
 Progress recover_round()
 {
-	const Recovery recovery = recover(recover_batch);
+	const Recovery recovery = recover(recover_batch, Round::one_slice);
 	return {recovery.rows(), recovery.rows() > 0};
 }
 

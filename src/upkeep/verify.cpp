@@ -2,6 +2,7 @@
 
 #include "pg/clock.hpp"
 #include "pg/entry.hpp"
+#include "pg/value.hpp"
 
 namespace ratelimit::upkeep {
 
@@ -14,8 +15,12 @@ core::Instant read_clock() noexcept { return {pg::decision_clock_us()}; }
 void add_findings(pg::Vector<Inconsistency> &found, Aggregates aggregates, const store::AggregateKey &key,
 	const core::Findings &findings)
 {
+	if (findings.empty())
+		return;
+	const Datum text = store::key_text(aggregates, key);
 	for (const core::Finding &finding : findings)
-		found.push_back({aggregates, key, finding});
+		found.push_back(
+			{core::object_of(finding.problem), text, core::text_of(finding.problem), finding.expected, finding.found});
 }
 
 core::Findings findings_of(const store::ScopeDifference &scope) noexcept
@@ -41,6 +46,9 @@ pg::Vector<Inconsistency> verify()
 		add_findings(found, Aggregates::counters, open.key, core::verify_uncounted(open.facts, now));
 	for (const auto &scope : store::read_scope_differences(snapshot, all))
 		add_findings(found, Aggregates::scopes, scope.key, findings_of(scope));
+	for (const auto &[task_id, finding] : store::read_task_differences(snapshot))
+		found.push_back({core::object_of(finding.problem), pg::text_datum(task_id), core::text_of(finding.problem),
+			finding.expected, finding.found});
 	snapshot.finish();
 	return found;
 }
