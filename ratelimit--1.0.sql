@@ -338,6 +338,8 @@ SELECT pg_catalog.pg_extension_config_dump('ratelimit.workers', '');
 SELECT pg_catalog.pg_extension_config_dump('ratelimit.tasks', '');
 SELECT pg_catalog.pg_extension_config_dump('ratelimit.waiting', '');
 SELECT pg_catalog.pg_extension_config_dump('ratelimit.awaited', '');
+SELECT pg_catalog.pg_extension_config_dump('ratelimit.attempts', '');
+SELECT pg_catalog.pg_extension_config_dump('ratelimit.task_events', '');
 
 -- Types --------------------------------------------------------------------------------------------------------------
 

@@ -309,9 +309,9 @@ void commit_transaction()
 	});
 }
 
-bool extension_is_installed()
+Oid installed_extension()
 {
-	return call([] { return OidIsValid(get_extension_oid("ratelimit", true)); });
+	return call([] { return get_extension_oid("ratelimit", true); });
 }
 
 } // namespace ratelimit::pg::background

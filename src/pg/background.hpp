@@ -85,7 +85,7 @@ void limit_time(int timeout_ms);
 // One transaction, with a snapshot. The text is what pg_stat_activity shows.
 void begin_transaction(const char *activity);
 void commit_transaction();
-// Whether the extension is there, as of now.
-[[nodiscard]] bool extension_is_installed();
+// The extension as of now; InvalidOid when it is not there.
+[[nodiscard]] Oid installed_extension();
 
 } // namespace ratelimit::pg::background

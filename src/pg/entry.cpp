@@ -112,12 +112,6 @@ void require_own_snapshots(const char *function_name)
 			"Leave the function marked PARALLEL UNSAFE, as the extension creates it."};
 }
 
-void sleep_ms(std::int64_t milliseconds)
-{
-	check_for_interrupts();
-	pg_usleep(milliseconds * 1'000);
-}
-
 void check_for_interrupts()
 {
 	if (INTERRUPTS_PENDING_CONDITION())

@@ -56,8 +56,6 @@ void require_own_snapshots(const char *function_name);
 
 // Lets the calling statement be cancelled.
 void check_for_interrupts();
-// A short pause.
-void sleep_ms(std::int64_t milliseconds);
 
 // --- results -------------------------------------------------------------------------------------------------------
 

@@ -225,14 +225,6 @@ Datum uuid_array_datum(const UuidBytes *ids, std::size_t count)
 	});
 }
 
-Datum text_array_datum(const Datum *texts, std::size_t count)
-{
-	return call([=] {
-		return PointerGetDatum(construct_array(
-			const_cast<Datum *>(texts), static_cast<int>(count), TEXTOID, -1, false, TYPALIGN_INT));
-	});
-}
-
 Datum place_array_datum(const ItemPointerData *places, std::size_t count)
 {
 	return call([=] {

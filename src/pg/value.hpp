@@ -67,7 +67,6 @@ void fill_random(std::uint8_t *bytes, std::size_t count);
 [[nodiscard]] Vector<std::optional<std::string_view>> text_array(Datum array);
 [[nodiscard]] Datum uuid_array_datum(const UuidBytes *ids, std::size_t count);
 
-[[nodiscard]] Datum text_array_datum(const Datum *texts, std::size_t count);
 [[nodiscard]] Datum place_array_datum(const ItemPointerData *places, std::size_t count);
 [[nodiscard]] Datum int8_array_datum(const std::int64_t *numbers, std::size_t count);
 

@@ -57,7 +57,8 @@ Statement write_scope_statement{
 
 Statement insert_awaited_statement{
 	"INSERT INTO ratelimit.awaited (scope_type, scope_key, head_priority, head_at, ready, look_at)"
-	" VALUES ($1, $2, $3, $4, true, '-infinity')",
+	" VALUES ($1, $2, $3, $4, true, '-infinity')"
+	" ON CONFLICT (scope_type, scope_key) DO UPDATE SET head_priority = $3, head_at = $4, ready = true, look_at = '-infinity'",
 	{TEXTOID, TEXTOID, INT4OID, TIMESTAMPTZOID}};
 
 Statement update_awaited_statement{

@@ -1,6 +1,7 @@
 #include "store/task_store.hpp"
 
 #include "core/check.hpp"
+#include "pg/call.hpp"
 #include "pg/index_scan.hpp"
 #include "pg/spi.hpp"
 #include "pg/value.hpp"
@@ -195,6 +196,14 @@ std::optional<TaskRow> one_task(Statement &statement, Access access, std::string
 	return task;
 }
 
+Datum text_array(pg::Vector<Datum> &texts)
+{
+	Datum *const values = texts.data();
+	const int count = static_cast<int>(texts.size());
+	return pg::call(
+		[=] { return PointerGetDatum(construct_array(values, count, TEXTOID, -1, false, TYPALIGN_INT)); });
+}
+
 void add_instant(Parameters &parameters, const std::optional<core::Instant> &at)
 {
 	if (at)
@@ -372,7 +381,7 @@ std::int64_t delete_finished_tasks(core::Instant until, std::int64_t count)
 	if (ids.empty())
 		return 0;
 	Parameters parameters;
-	parameters.add(pg::text_array_datum(ids.data(), ids.size()));
+	parameters.add(text_array(ids));
 	for (Statement *statement : {&delete_old_attempts_statement, &delete_old_events_statement})
 		(void)statement->run(Access::write, parameters);
 	return static_cast<std::int64_t>(delete_old_tasks_statement.run(Access::write, parameters).affected());

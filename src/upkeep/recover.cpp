@@ -12,6 +12,7 @@
 #include "pg/entry.hpp"
 #include "pg/settings.hpp"
 #include "pg/wait.hpp"
+#include "pg/wait.hpp"
 #include "store/cold_start_store.hpp"
 #include "store/task_store.hpp"
 #include "upkeep/verify.hpp"
@@ -96,7 +97,9 @@ void handle_batch(std::int64_t batch, Next &&next, Handle &&handle)
 		}
 		if (left == 0)
 			return;
-		pg::sleep_ms(look_again_ms);
+		(void)pg::client_is_there(); // resets the latch
+		pg::check_for_interrupts();
+		pg::sleep_on_latch(look_again_ms);
 	}
 }
 

@@ -20,17 +20,20 @@ constexpr std::int64_t work_ms_max = 1'000;
 constexpr int round_ms_max = 1'800;
 
 struct Done {
-	bool installed = false;
+	Oid extension = InvalidOid; // as found at first
+
 	std::int64_t rows = 0;
 	Chores unfinished;
+
+	[[nodiscard]] bool installed() const noexcept { return extension != InvalidOid; }
 };
 
-bool look_for_extension()
+Oid look_for_extension()
 {
 	background::begin_transaction("looking for extension ratelimit");
-	const bool installed = background::extension_is_installed();
+	const Oid extension = background::installed_extension();
 	background::commit_transaction();
-	return installed;
+	return extension;
 }
 
 // Goes on until there is no more of it, or the time is over. True when it was done to the end.
@@ -50,8 +53,8 @@ bool do_chore(upkeep::Chore chore, const char *activity, std::int64_t until_ms, 
 void work(Chores chores, Done &done)
 {
 	const std::int64_t until_ms = pg::monotonic_clock_ms() + work_ms_max;
-	done.installed = look_for_extension();
-	if (!done.installed)
+	done.extension = look_for_extension();
+	if (!done.installed())
 		return;
 	if (chores.recover)
 		done.unfinished.recover = !do_chore(upkeep::Chore::recover, "recovering what was lost", until_ms, done);
@@ -59,15 +62,18 @@ void work(Chores chores, Done &done)
 		done.unfinished.reap = !do_chore(upkeep::Chore::reap, "removing what is over", until_ms, done);
 }
 
-// After an error: it may only mean that somebody has dropped the extension meanwhile.
-bool was_dropped(bool installed) noexcept
+// After an error: it may only mean that somebody has dropped the extension meanwhile, or dropped it and made it anew.
+enum class Since { same, dropped, replaced };
+
+Since look_again(Oid extension) noexcept
 {
-	if (!installed)
-		return false;
+	if (extension == InvalidOid)
+		return Since::same;
 	pg::PendingError pending;
 	pending.kind = pg::PendingKind::none;
 	try {
-		return !look_for_extension();
+		const Oid now = look_for_extension();
+		return now == extension ? Since::same : now == InvalidOid ? Since::dropped : Since::replaced;
 	} catch (...) {
 		pg::store_current_exception(pending);
 	}
@@ -76,16 +82,19 @@ bool was_dropped(bool installed) noexcept
 	} catch (...) {
 		pg::store_current_exception(pending);
 	}
-	return false;
+	return Since::same;
 }
 
 void report_failure(Oid database, const Done &done, const pg::PendingError &pending)
 {
 	background::abort_transaction();
-	if (was_dropped(done.installed))
+	const Since since = look_again(done.extension);
+	if (since == Since::dropped)
 		shared_memory::end_absent(database);
+	else if (since == Since::replaced)
+		(void)shared_memory::end_round(database, done.rows, pack(done.unfinished));
 	else if (shared_memory::end_failed(
-				 database, done.installed, background::sqlstate_of(pending), background::message_of(pending)))
+				 database, done.installed(), background::sqlstate_of(pending), background::message_of(pending)))
 		background::log_failure(background::place_of_worker(), pending);
 }
 
@@ -106,7 +115,7 @@ void run_round(Oid database) noexcept
 	try {
 		if (pending.kind != pg::PendingKind::none)
 			report_failure(database, done, pending);
-		else if (!done.installed)
+		else if (!done.installed())
 			shared_memory::end_absent(database);
 		else if (shared_memory::end_round(database, done.rows, pack(done.unfinished)))
 			background::log_recovery(background::place_of_worker());

@@ -28,6 +28,8 @@ void expect_one(const Findings &findings, Problem problem, double expected, doub
 		EXPECT_EQ(findings.begin()->found, found);
 }
 
+std::ptrdiff_t count(const Findings &findings) { return findings.end() - findings.begin(); }
+
 TEST(Verify, ACounterIsTheSumOfItsOpenReservations)
 {
 	EXPECT_TRUE(counter(3, 5, 10, 5).empty());
@@ -39,7 +41,7 @@ TEST(Verify, ACounterIsTheSumOfItsOpenReservations)
 	expect_one(counter(3, infinity, 10, 1), Problem::counter_reserved, 1, infinity);
 	expect_one(counter(-1, 5, 10, 5), Problem::counter_used, 0, -1);
 	expect_one(counter(nan, 5, 10, 5), Problem::counter_used, 0, nan);
-	EXPECT_EQ(counter(-1, 5, 10, 4).end() - counter(-1, 5, 10, 4).begin(), 2);
+	EXPECT_EQ(count(counter(-1, 5, 10, 4)), 2);
 }
 
 TEST(Verify, RoundingIsRelativeToWhatWentThroughTheSum)
