@@ -6,6 +6,7 @@
 #include "pg/clock.hpp"
 #include "pg/entry.hpp"
 #include "pg/shared_memory.hpp"
+#include "pg/wait.hpp"
 #include "upkeep/round.hpp"
 
 namespace ratelimit::worker {
@@ -18,6 +19,8 @@ namespace shared_memory = pg::shared_memory;
 // No transaction is begun after the first; an error ends whatever still runs after the second.
 constexpr std::int64_t work_ms_max = 1'000;
 constexpr int round_ms_max = 1'800;
+constexpr int looks_again_max = 5;
+constexpr std::int64_t look_again_ms = 40;
 
 struct Done {
 	Oid extension = InvalidOid; // as found at first
@@ -88,7 +91,13 @@ Since look_again(Oid extension) noexcept
 void report_failure(Oid database, const Done &done, const pg::PendingError &pending)
 {
 	background::abort_transaction();
-	const Since since = look_again(done.extension);
+	Since since = look_again(done.extension);
+	// Whoever drops the extension may have held a table for which the round gave up; he goes on now.
+	const bool gave_up = background::sqlstate_of(pending) == ERRCODE_LOCK_NOT_AVAILABLE;
+	for (int looks = 0; gave_up && since == Since::same && looks < looks_again_max; looks++) {
+		pg::sleep_on_latch(look_again_ms);
+		since = look_again(done.extension);
+	}
 	if (since == Since::dropped)
 		shared_memory::end_absent(database);
 	else if (since == Since::replaced)

@@ -73,7 +73,8 @@ for (1 .. 5) {
 	$node->safe_psql('other', 'CREATE EXTENSION ratelimit');
 }
 picked_up($node, 'other', 'the extension comes and goes');
-is(scalar lines_in_log($node, qr/ratelimit could not/, $offset), 0, 'which is no error');
+my @failures = lines_in_log($node, qr{ratelimit could not}, $offset);
+is(scalar @failures, 0, "which is no error") or diag(@failures);
 eval { $holder->quit };
 $node->stop('fast');
 
