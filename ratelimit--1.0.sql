@@ -33,6 +33,7 @@ CREATE TABLE ratelimit.counters (
 	reserved float8 NOT NULL,
 	limit_value float8 NOT NULL,
 	touched_at timestamptz NOT NULL,
+	idle_from timestamptz NOT NULL DEFAULT '-infinity',
 	window_seconds int4 NOT NULL,
 	scope_type text COLLATE "C" NOT NULL,
 	scope_key text COLLATE "C" NOT NULL,
@@ -45,7 +46,9 @@ COMMENT ON COLUMN ratelimit.counters.used IS 'amount spent in that window';
 COMMENT ON COLUMN ratelimit.counters.reserved IS 'amount promised in that window and not yet settled: the sum of its reservations';
 COMMENT ON COLUMN ratelimit.counters.limit_value IS 'limit of the last grant; the smallest one when one call named several';
 COMMENT ON COLUMN ratelimit.counters.touched_at IS 'when the counter last changed';
+COMMENT ON COLUMN ratelimit.counters.idle_from IS 'not later than touched_at; only the reaper changes it, which finds idle rows by it';
 COMMENT ON COLUMN ratelimit.counters.window_seconds IS 'length of the window';
+CREATE INDEX counters_idle ON ratelimit.counters (idle_from);
 
 CREATE TABLE ratelimit.reservations (
 	reservation_id uuid NOT NULL,
@@ -72,12 +75,14 @@ COMMENT ON COLUMN ratelimit.reservations.due_at IS 'what the reaper goes by: the
 COMMENT ON COLUMN ratelimit.reservations.status IS 'reserved, committed or released';
 COMMENT ON COLUMN ratelimit.reservations.actual_amount IS 'what was spent, once committed';
 COMMENT ON COLUMN ratelimit.reservations.reason IS 'why it was settled: success, the reason given to rl_release, or expired';
-CREATE INDEX reservations_due ON ratelimit.reservations (status, due_at);
+CREATE INDEX reservations_open ON ratelimit.reservations (due_at) WHERE status OPERATOR(pg_catalog.=) 'reserved';
+CREATE INDEX reservations_finished ON ratelimit.reservations (due_at) WHERE status OPERATOR(pg_catalog.<>) 'reserved';
 CREATE INDEX reservations_task ON ratelimit.reservations (task_id) WHERE task_id IS NOT NULL;
 
 CREATE TABLE ratelimit.requests (
 	request_id text COLLATE "C" NOT NULL,
 	created_at timestamptz NOT NULL,
+	kept_from timestamptz NOT NULL DEFAULT '-infinity',
 	scope_types text[] COLLATE "C" NOT NULL,
 	scope_keys text[] COLLATE "C" NOT NULL,
 	metrics text[] COLLATE "C" NOT NULL,
@@ -88,9 +93,10 @@ CREATE TABLE ratelimit.requests (
 	CONSTRAINT requests_pkey PRIMARY KEY (request_id)
 );
 COMMENT ON TABLE ratelimit.requests IS 'granted calls of rl_reserve that carried a request_id: what was asked, and the ids that were given';
+COMMENT ON COLUMN ratelimit.requests.kept_from IS 'what the reaper goes by: created_at, and later the last time at which it found something of it left';
 COMMENT ON COLUMN ratelimit.requests.reservation_ids IS 'one element per limit of the call, NULL where it made no reservation';
 COMMENT ON COLUMN ratelimit.requests.lease_ids IS 'one element per limit of the call, NULL where it made no lease';
-CREATE INDEX requests_created ON ratelimit.requests (created_at);
+CREATE INDEX requests_kept ON ratelimit.requests (kept_from);
 
 CREATE TABLE ratelimit.scopes (
 	leased float8 NOT NULL,
@@ -101,6 +107,7 @@ CREATE TABLE ratelimit.scopes (
 	head_priority int4 NOT NULL DEFAULT 2147483647,
 	waiting int4 NOT NULL DEFAULT 0,
 	ready bool NOT NULL DEFAULT true,
+	idle_from timestamptz NOT NULL DEFAULT '-infinity',
 	scope_type text COLLATE "C" NOT NULL,
 	scope_key text COLLATE "C" NOT NULL,
 	CONSTRAINT scopes_pkey PRIMARY KEY (scope_type, scope_key)
@@ -129,6 +136,8 @@ COMMENT ON COLUMN ratelimit.awaited.ready IS 'as in ratelimit.scopes';
 COMMENT ON COLUMN ratelimit.awaited.look_at IS 'when the passing of time alone may let something go in a scope that is not ready';
 CREATE INDEX awaited_ready ON ratelimit.awaited (head_priority, head_at, scope_type, scope_key) WHERE ready;
 CREATE INDEX awaited_look ON ratelimit.awaited (look_at) WHERE NOT ready;
+COMMENT ON COLUMN ratelimit.scopes.idle_from IS 'not later than touched_at; only the reaper changes it, which finds idle rows by it';
+CREATE INDEX scopes_idle ON ratelimit.scopes (idle_from);
 
 CREATE TABLE ratelimit.leases (
 	lease_id uuid NOT NULL,
@@ -147,6 +156,7 @@ COMMENT ON TABLE ratelimit.leases IS 'slots of concurrency limits that somebody 
 COMMENT ON COLUMN ratelimit.leases.expires_at IS 'the lease is live before this instant';
 COMMENT ON COLUMN ratelimit.leases.ttl_seconds IS 'what a renewal adds to the present';
 CREATE INDEX leases_scope ON ratelimit.leases (scope_type, scope_key, expires_at);
+CREATE INDEX leases_expiry ON ratelimit.leases (expires_at);
 CREATE INDEX leases_task ON ratelimit.leases (task_id) WHERE task_id IS NOT NULL;
 
 CREATE TABLE ratelimit.workers (
@@ -170,6 +180,8 @@ CREATE TABLE ratelimit.tasks (
 	finished_at timestamptz,
 	waiter_started_at timestamptz,
 	execution_expires_at timestamptz,
+	check_at timestamptz,
+	event_seq int8 NOT NULL DEFAULT 0,
 	execution_token uuid,
 	waiter_pid int4,
 	priority int4 NOT NULL,
@@ -183,6 +195,9 @@ CREATE TABLE ratelimit.tasks (
 	error_code text COLLATE "C",
 	worker_id text COLLATE "C",
 	remote_id text COLLATE "C",
+	submission text COLLATE "C" NOT NULL DEFAULT 'none',
+	last_event text COLLATE "C",
+	last_event_status text COLLATE "C",
 	lease_ids uuid[] NOT NULL DEFAULT '{}',
 	scopes jsonb NOT NULL,
 	CONSTRAINT tasks_pkey PRIMARY KEY (task_id)
@@ -200,6 +215,16 @@ COMMENT ON COLUMN ratelimit.tasks.waiter_started_at IS 'start of that process, s
 COMMENT ON COLUMN ratelimit.tasks.defer_count IS 'failures since the last admission or rebind, for the growing pause of rl_defer';
 COMMENT ON COLUMN ratelimit.tasks.attempt_no IS 'number of the latest attempt; 0 for a task that never ran';
 COMMENT ON COLUMN ratelimit.tasks.error_code IS 'why it ended, or the last failure given to rl_defer';
+COMMENT ON COLUMN ratelimit.tasks.execution_token IS 'fencing token of the worker that runs it; absent when nobody does';
+COMMENT ON COLUMN ratelimit.tasks.execution_expires_at IS 'from when on the task may be recovered, unless its worker is live';
+COMMENT ON COLUMN ratelimit.tasks.check_at IS
+	'when the reaper looks at the waiter of a waiting task, or at the leases of an admitted one: not later than they run out';
+COMMENT ON COLUMN ratelimit.tasks.worker_id IS 'who runs it, or ran it last';
+COMMENT ON COLUMN ratelimit.tasks.remote_id IS 'what the service that it calls knows it by, as told by rl_submission';
+COMMENT ON COLUMN ratelimit.tasks.submission IS 'how far its latest attempt has come with that service: none, submitting or response_received';
+COMMENT ON COLUMN ratelimit.tasks.at_most_once IS 'it must not run again when nobody knows what a lost worker has done';
+COMMENT ON COLUMN ratelimit.tasks.event_seq IS 'number of its last event';
+COMMENT ON COLUMN ratelimit.tasks.last_event IS 'type of its last event, taken or not';
 COMMENT ON COLUMN ratelimit.tasks.lease_ids IS 'leases of its admission';
 COMMENT ON COLUMN ratelimit.tasks.scopes IS 'what it asks for, as given';
 CREATE INDEX tasks_waiting ON ratelimit.tasks (mode, priority, enqueued_at, task_id) WHERE status OPERATOR(pg_catalog.=) 'waiting';
@@ -207,6 +232,48 @@ CREATE INDEX tasks_deadline ON ratelimit.tasks (wait_deadline_at) WHERE status O
 CREATE INDEX tasks_aside ON ratelimit.tasks (put_aside_until)
 	WHERE status OPERATOR(pg_catalog.=) 'waiting' AND put_aside_until IS NOT NULL;
 CREATE INDEX tasks_finished ON ratelimit.tasks (finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX tasks_check ON ratelimit.tasks (check_at) WHERE check_at IS NOT NULL;
+CREATE INDEX tasks_execution ON ratelimit.tasks (execution_expires_at, task_id) WHERE status OPERATOR(pg_catalog.=) 'running';
+
+CREATE TABLE ratelimit.attempts (
+	started_at timestamptz NOT NULL,
+	finished_at timestamptz,
+	attempt_no int4 NOT NULL,
+	retryable bool,
+	task_id text COLLATE "C" NOT NULL,
+	attempt_id text COLLATE "C",
+	worker_id text COLLATE "C" NOT NULL,
+	outcome text COLLATE "C" NOT NULL,
+	error_code text COLLATE "C",
+	CONSTRAINT attempts_pkey PRIMARY KEY (task_id, attempt_no)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+COMMENT ON TABLE ratelimit.attempts IS 'executions of tasks: one row for each rl_start that gave a token; they go with their task';
+COMMENT ON COLUMN ratelimit.attempts.outcome IS 'running, succeeded, failed, cancelled, or lost when the worker was';
+COMMENT ON COLUMN ratelimit.attempts.retryable IS 'whether the task could be tried again after it; NULL while it runs and when it ended by itself';
+CREATE INDEX attempts_open ON ratelimit.attempts (task_id) WHERE finished_at IS NULL;
+
+CREATE TABLE ratelimit.task_events (
+	at timestamptz NOT NULL,
+	seq int8 NOT NULL,
+	task_id text COLLATE "C" NOT NULL,
+	event_type text COLLATE "C" NOT NULL,
+	status text COLLATE "C" NOT NULL,
+	error_code text COLLATE "C",
+	CONSTRAINT task_events_pkey PRIMARY KEY (task_id, seq)
+) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+COMMENT ON TABLE ratelimit.task_events IS 'changes of the states of tasks that nobody has taken yet; rl_take_events deletes them';
+CREATE INDEX task_events_order ON ratelimit.task_events (at, task_id, seq);
+
+-- Where rl_recover goes on checking; one row.
+CREATE TABLE ratelimit.repair_position (
+	window_seconds int4 NOT NULL,
+	aggregates text COLLATE "C" NOT NULL,
+	scope_type text COLLATE "C" NOT NULL,
+	scope_key text COLLATE "C" NOT NULL,
+	metric text COLLATE "C" NOT NULL
+);
+COMMENT ON TABLE ratelimit.repair_position IS 'where the next rl_recover goes on checking aggregates: after this key';
+INSERT INTO ratelimit.repair_position VALUES (0, 'counters', '', '', '');
 
 CREATE TABLE ratelimit.waiting (
 	enqueued_at timestamptz NOT NULL,
@@ -271,6 +338,8 @@ SELECT pg_catalog.pg_extension_config_dump('ratelimit.workers', '');
 SELECT pg_catalog.pg_extension_config_dump('ratelimit.tasks', '');
 SELECT pg_catalog.pg_extension_config_dump('ratelimit.waiting', '');
 SELECT pg_catalog.pg_extension_config_dump('ratelimit.awaited', '');
+SELECT pg_catalog.pg_extension_config_dump('ratelimit.attempts', '');
+SELECT pg_catalog.pg_extension_config_dump('ratelimit.task_events', '');
 
 -- Types --------------------------------------------------------------------------------------------------------------
 
@@ -517,6 +586,75 @@ RETURNS bool LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_worke
 COMMENT ON FUNCTION @extschema@.rl_worker_stop(text) IS
 	'reports that a worker of the application has stopped; returns whether it was live';
 
+-- Functions: tasks ---------------------------------------------------------------------------------------------------
+
+CREATE TYPE ratelimit.task_event AS (
+	task_id text,
+	seq int8,
+	event_type text,
+	status text,
+	error_code text,
+	at timestamptz
+);
+COMMENT ON TYPE ratelimit.task_event IS 'a change of the state of a task';
+COMMENT ON COLUMN ratelimit.task_event.seq IS 'counts the events of the task';
+COMMENT ON COLUMN ratelimit.task_event.event_type IS 'task. and the new state, or task.recovered after a cold start';
+
+CREATE TYPE ratelimit.recovery AS (
+	released_concurrency_leases int4,
+	released_rate_reservations int4,
+	failed_attempts int4,
+	failed_tasks int4,
+	requeued_async_tasks int4,
+	cleaned_task_admissions int4,
+	review_tasks int4,
+	repaired_aggregates int4
+);
+COMMENT ON TYPE ratelimit.recovery IS 'what rl_recover has done';
+COMMENT ON COLUMN ratelimit.recovery.failed_attempts IS 'executions that were closed because their worker was lost';
+COMMENT ON COLUMN ratelimit.recovery.failed_tasks IS 'tasks that ended as failed, without those in review';
+COMMENT ON COLUMN ratelimit.recovery.requeued_async_tasks IS 'tasks that wait again';
+COMMENT ON COLUMN ratelimit.recovery.cleaned_task_admissions IS 'finished tasks that still held something';
+COMMENT ON COLUMN ratelimit.recovery.review_tasks IS 'tasks for which somebody has to decide, with rl_resolve';
+COMMENT ON COLUMN ratelimit.recovery.repaired_aggregates IS 'sums and counts that did not agree with their rows';
+
+CREATE FUNCTION @extschema@.rl_start(task_id text, worker_id text, execution_ttl_seconds int4 DEFAULT 120,
+	attempt_id text DEFAULT NULL, at_most_once bool DEFAULT false,
+	OUT execution_token uuid, OUT attempt_no int4, OUT expires_at timestamptz, OUT remote_id text)
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_start';
+COMMENT ON FUNCTION @extschema@.rl_start(text, text, int4, text, bool) IS
+	'starts an admitted or a new task; gives a fencing token, or NULL when it may not run now. 55000 for one that is over';
+
+CREATE FUNCTION @extschema@.rl_heartbeat(task_id text, execution_token uuid, execution_ttl_seconds int4 DEFAULT 120)
+RETURNS timestamptz LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_heartbeat';
+COMMENT ON FUNCTION @extschema@.rl_heartbeat(text, uuid, int4) IS
+	'renews the execution of a task and its leases; returns until when, or NULL when the task or one of its leases was lost';
+
+CREATE FUNCTION @extschema@.rl_submission(task_id text, execution_token uuid, state text, remote_id text DEFAULT NULL)
+RETURNS bool LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_submission';
+COMMENT ON FUNCTION @extschema@.rl_submission(text, uuid, text, text) IS
+	'notes how far a task has come with the service that it calls: submitting, response_received or none; false when it was lost';
+
+CREATE FUNCTION @extschema@.rl_finish(task_id text, execution_token uuid, outcome text, actual jsonb DEFAULT NULL,
+	error_code text DEFAULT NULL)
+RETURNS bool LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_finish';
+COMMENT ON FUNCTION @extschema@.rl_finish(text, uuid, text, jsonb, text) IS
+	'ends a running task as succeeded, failed or cancelled, settles its reservations and releases its leases; false when it was lost';
+
+CREATE FUNCTION @extschema@.rl_resolve(task_id text, outcome text)
+RETURNS bool LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_resolve';
+COMMENT ON FUNCTION @extschema@.rl_resolve(text, text) IS
+	'decides what becomes of a task in review: succeeded, failed, cancelled or waiting; false when it is not in review';
+
+CREATE FUNCTION @extschema@.rl_take_events(max_events int4 DEFAULT 100)
+RETURNS SETOF ratelimit.task_event LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_take_events';
+COMMENT ON FUNCTION @extschema@.rl_take_events(int4) IS
+	'deletes and returns the oldest events of tasks that nobody else is taking';
+
+CREATE VIEW ratelimit.recent_events AS
+SELECT task_id, seq, event_type, status, error_code, at FROM ratelimit.task_events ORDER BY at DESC, task_id DESC, seq DESC;
+COMMENT ON VIEW ratelimit.recent_events IS 'events of tasks that nobody has taken yet, the newest first';
+
 -- Functions: buckets -------------------------------------------------------------------------------------------------
 
 CREATE FUNCTION @extschema@.rl_acquire_bucket(bucket_id text, rules jsonb, requested int4 DEFAULT 1,
@@ -578,6 +716,52 @@ CREATE FUNCTION @extschema@.rl_version()
 RETURNS text LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'rl_version';
 COMMENT ON FUNCTION @extschema@.rl_version() IS 'version of the loaded library';
 
+-- Functions: upkeep --------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION @extschema@.rl_reap(batch int4 DEFAULT 500, OUT expired_waiters int4, OUT expired_deadlines int4,
+	OUT expired_leases int4, OUT expired_reservations int4, OUT deleted int4)
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_reap';
+COMMENT ON FUNCTION @extschema@.rl_reap(int4) IS
+	'removes what is over, at most so much of each kind; returns how much. The background worker does it by itself';
+
+CREATE FUNCTION @extschema@.rl_recover(batch int4 DEFAULT 50, everything bool DEFAULT false)
+RETURNS ratelimit.recovery LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_recover';
+COMMENT ON FUNCTION @extschema@.rl_recover(int4, bool) IS
+	'takes tasks back from workers that are gone and repairs sums; call it until all counts are 0. Everything: for a cold start only';
+
+CREATE FUNCTION @extschema@.rl_verify(OUT object text, OUT key text, OUT problem text, OUT expected float8, OUT found float8)
+RETURNS SETOF record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_verify';
+COMMENT ON FUNCTION @extschema@.rl_verify() IS
+	'sums and counts that do not agree with the rows under them; no row means that everything is consistent';
+
+-- The background worker ----------------------------------------------------------------------------------------------
+
+CREATE FUNCTION ratelimit.worker_rows(OUT database oid, OUT state text, OUT launcher_pid int4, OUT worker_pid int4, OUT rounds int8,
+	OUT last_round_at timestamptz, OUT last_round_ms float8, OUT last_rows int8, OUT total_rows int8, OUT failures int4,
+	OUT last_error_at timestamptz, OUT last_sqlstate text, OUT last_error text)
+RETURNS SETOF record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_worker_rows';
+COMMENT ON FUNCTION ratelimit.worker_rows() IS 'what the view ratelimit.worker_status shows';
+
+CREATE FUNCTION ratelimit.extension_created()
+RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_extension_created';
+COMMENT ON FUNCTION ratelimit.extension_created() IS 'tells the background worker, once committed, that this database has the extension';
+
+CREATE VIEW ratelimit.worker_status AS
+SELECT d.datname AS database, w.state, w.launcher_pid, w.worker_pid, w.rounds, w.last_round_at, w.last_round_ms, w.last_rows,
+	w.total_rows, w.failures, w.last_error_at, w.last_sqlstate, w.last_error
+FROM ratelimit.worker_rows() w JOIN pg_catalog.pg_database d ON d.oid OPERATOR(pg_catalog.=) w.database;
+COMMENT ON VIEW ratelimit.worker_status IS
+	'the background worker: one row for each database that it looks after, and one for this database in any case';
+COMMENT ON COLUMN ratelimit.worker_status.state IS
+	'working, idle, failing, not seen yet; or why there is no worker: not preloaded, standby, no launcher';
+COMMENT ON COLUMN ratelimit.worker_status.rounds IS 'rounds that came to an end, well or not, since the server started';
+COMMENT ON COLUMN ratelimit.worker_status.last_rows IS 'rows that the last round changed or deleted';
+COMMENT ON COLUMN ratelimit.worker_status.failures IS 'rounds that failed in a row; the pause between them grows to a minute';
+COMMENT ON COLUMN ratelimit.worker_status.last_error IS 'the last error, also when the rounds since went well';
+
+SELECT ratelimit.extension_created();
+
+REVOKE ALL ON FUNCTION ratelimit.worker_rows(), ratelimit.extension_created(), @extschema@.rl_reap(int4) FROM PUBLIC;
 REVOKE ALL ON FUNCTION
 	@extschema@.rl_check(text, text, text, float8, float8, int4),
 	@extschema@.rl_check(jsonb),
@@ -592,6 +776,14 @@ REVOKE ALL ON FUNCTION
 	@extschema@.rl_route(jsonb, text),
 	@extschema@.rl_worker_heartbeat(text, int4),
 	@extschema@.rl_worker_stop(text),
+	@extschema@.rl_start(text, text, int4, text, bool),
+	@extschema@.rl_heartbeat(text, uuid, int4),
+	@extschema@.rl_submission(text, uuid, text, text),
+	@extschema@.rl_finish(text, uuid, text, jsonb, text),
+	@extschema@.rl_resolve(text, text),
+	@extschema@.rl_take_events(int4),
+	@extschema@.rl_recover(int4, bool),
+	@extschema@.rl_verify(),
 	@extschema@.rl_admit(text, jsonb, text, int4, text),
 	@extschema@.rl_enqueue(text, jsonb, int4),
 	@extschema@.rl_rebind(text, jsonb),

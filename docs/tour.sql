@@ -136,3 +136,27 @@ SELECT * FROM picture;
 \echo 'The whole line in one row, for a dashboard:'
 \echo
 SELECT * FROM ratelimit.queue_metrics;
+\echo
+\echo '-- 7. A worker dies, its task comes back'
+\echo
+\echo 'Worker w1 takes a task, promises 100 tokens for it, and is never heard of again:'
+\echo
+SELECT status FROM rl_enqueue('report', '[{"scope_type": "provider", "scope_key": "fast", "limit": 1, "queue_limit": 10}]');
+SELECT task_id FROM rl_dispatch();
+SELECT rl_worker_heartbeat('w1');
+SELECT execution_token AS old_token, attempt_no FROM rl_start('report', 'w1', execution_ttl_seconds => 30) \gset
+SELECT allowed FROM rl_reserve('user', 'ada', 'tokens', 1000, 100, task_id => 'report');
+\echo 'Two minutes later recovery takes the task back, with everything that it held. The background worker does this by itself:'
+\echo
+SET ratelimit.clock = '2025-01-01 12:07:05+00';
+SELECT released_concurrency_leases AS leases, released_rate_reservations AS reservations, failed_attempts, requeued_async_tasks AS requeued FROM rl_recover();
+\echo 'w2 gets it. Should w1 wake up after all, its token is worth nothing:'
+\echo
+SELECT rl_worker_heartbeat('w2');
+SELECT task_id FROM rl_dispatch();
+SELECT execution_token AS token, attempt_no FROM rl_start('report', 'w2') \gset
+SELECT :attempt_no AS attempt_no, rl_finish('report', :'old_token', 'failed') AS finished_by_w1, rl_finish('report', :'token', 'succeeded') AS finished_by_w2;
+SELECT seq, event_type, at FROM rl_take_events(1000) WHERE task_id = 'report';
+\echo 'And every sum agrees with the rows under it:'
+\echo
+SELECT * FROM rl_verify();

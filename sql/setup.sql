@@ -6,7 +6,8 @@ CREATE SCHEMA test;
 CREATE PROCEDURE test.begin() LANGUAGE plpgsql AS $$
 BEGIN
 	TRUNCATE ratelimit.counters, ratelimit.reservations, ratelimit.requests, ratelimit.scopes, ratelimit.leases,
-		ratelimit.tasks, ratelimit.waiting, ratelimit.awaited, ratelimit.workers;
+		ratelimit.tasks, ratelimit.waiting, ratelimit.awaited, ratelimit.workers, ratelimit.attempts, ratelimit.task_events;
+	UPDATE ratelimit.repair_position SET aggregates = 'counters', scope_type = '', scope_key = '', metric = '', window_seconds = 0;
 	DELETE FROM ratelimit.buckets; -- which refuses TRUNCATE
 	PERFORM set_config('timezone', 'UTC', false), set_config('datestyle', 'ISO', false), set_config('intervalstyle', 'postgres', false),
 		set_config('search_path', 'public', false);
@@ -26,6 +27,8 @@ EXCEPTION WHEN OTHERS THEN
 END $$;
 -- Every sum that is kept beside the rows it sums up, where the two differ. Every file ends with it; no row is right.
 CREATE FUNCTION test.problems() RETURNS TABLE (object text, key text, kept float8, found float8) LANGUAGE sql AS $$
+	SELECT object, key || ': ' || problem, found, expected FROM rl_verify()
+	UNION ALL
 	SELECT 'counters.reserved', concat_ws('/', c.scope_type, c.scope_key, c.metric, c.window_seconds), c.reserved, s.amount
 	FROM ratelimit.counters c CROSS JOIN LATERAL (
 		SELECT coalesce(sum(r.amount), 0) FROM ratelimit.reservations r

@@ -56,13 +56,29 @@ PREPARE acquire2 AS SELECT granted FROM rl_acquire_bucket($1, $2);
 PREPARE acquire3 AS SELECT granted FROM rl_acquire_bucket($1, $2, $3);
 PREPARE acquire4 AS SELECT granted FROM rl_acquire_bucket($1, $2, $3, $4);
 PREPARE penalize2 AS SELECT rl_penalize($1, $2);
+PREPARE reap1 AS SELECT * FROM rl_reap($1);
+PREPARE recover1 AS SELECT * FROM rl_recover($1);
+PREPARE recover2 AS SELECT * FROM rl_recover($1, $2);
+PREPARE start2 AS SELECT * FROM rl_start($1, $2);
+PREPARE start3 AS SELECT * FROM rl_start($1, $2, $3);
+PREPARE start4 AS SELECT * FROM rl_start($1, $2, $3, $4);
+PREPARE start5 AS SELECT * FROM rl_start($1, $2, $3, $4, $5);
+PREPARE beat2 AS SELECT rl_heartbeat($1, $2);
+PREPARE beat3 AS SELECT rl_heartbeat($1, $2, $3);
+PREPARE submission3 AS SELECT rl_submission($1, $2, $3);
+PREPARE submission4 AS SELECT rl_submission($1, $2, $3, $4);
+PREPARE finish3 AS SELECT rl_finish($1, $2, $3);
+PREPARE finish4 AS SELECT rl_finish($1, $2, $3, $4);
+PREPARE finish5 AS SELECT rl_finish($1, $2, $3, $4, $5);
+PREPARE resolve2 AS SELECT rl_resolve($1, $2);
+PREPARE events1 AS SELECT task_id FROM rl_take_events($1);
 PREPARE shard1 AS SELECT rl_shard($1);
 PREPARE shard2 AS SELECT rl_shard($1, $2);
 -- What each parameter was taken for.
 SELECT name, parameter_types FROM pg_prepared_statements ORDER BY length(name), name;
--- Every arity is there: as many as the functions have arguments, less those without a default, and calls without any.
-SELECT count(*) AS arities, count(*) = (SELECT sum(pronargdefaults + 1) FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass
-	AND d.deptype = 'e' JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'ratelimit' WHERE pronargs > 0 AND prokind = 'f' AND pronamespace = 'public'::regnamespace) - 3 AS all
+-- Every arity is there: as many as the functions have arguments, less those without a default.
+SELECT count(*) AS arities, count(*) = (SELECT sum(least(pronargs, pronargdefaults + 1)) FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass
+	AND d.deptype = 'e' JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'ratelimit' WHERE pronargs > 0 AND prokind = 'f' AND pronamespace = 'public'::regnamespace) AS all
 FROM pg_prepared_statements;
 EXECUTE check4('key', 'a', 'rpm', '20');
 EXECUTE check5('key', 'a', 'rpm', '20', '2');

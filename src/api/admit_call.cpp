@@ -38,12 +38,6 @@ std::optional<core::Refusal> refusal_of(Ask ask, const ScopeList &list, const St
 	return ask == Ask::enqueue ? core::refuse_enqueued(all, states, now) : core::refuse_new(all, states, now);
 }
 
-core::Instant deadline_of(const ScopeList &list, core::Instant now)
-{
-	const auto demands = demands_of(list);
-	return core::fresh_deadline({demands.data(), demands.size()}, now);
-}
-
 bool leases_are_live(pg::Vector<store::LeaseRow> leases, std::size_t expected, core::Instant now)
 {
 	return leases.size() == expected && std::all_of(leases.begin(), leases.end(), [&](const store::LeaseRow &lease) {
@@ -87,8 +81,10 @@ void AdmitCall::touch_waiter(store::TaskRow &task, core::Instant now) const
 {
 	if (task.mode != core::TaskMode::sync)
 		return;
-	const core::Instant expires_at = now + core::Span::from_seconds(pg::settings::waiter_ttl_seconds());
-	task.presence.waiter_expires_at = std::max(task.presence.waiter_expires_at.value_or(expires_at), expires_at);
+	const std::optional<core::Instant> check_at = task.check_at;
+	renew_waiter_lease(task, now);
+	if (check_at)
+		task.check_at = check_at; // the reaper moves it on
 	task.waiter_id = request_.waiter_id.value_or(task.task_id);
 	if (request_.deadline)
 		task.presence.deadline = core::earlier_deadline(task.presence.deadline, *request_.deadline);
@@ -142,6 +138,7 @@ AdmitCall::Answer AdmitCall::unknown(core::Instant now)
 		return answer;
 	}
 	task = new_task(book.now());
+	note_created(task, book.now());
 	return settle_in(book, task, list, false);
 }
 
@@ -158,7 +155,7 @@ Admission AdmitCall::settle_in(QueueBook &book, store::TaskRow &task, const Scop
 		book.enter(task.turn(), list);
 	if (!goes && counted)
 		reopen(book, task, list);
-	store::write_task(task);
+	save_task(task, book.now());
 	book.write();
 	book.wake_next();
 	if (!goes)
@@ -287,7 +284,7 @@ AdmitCall::Answer AdmitCall::move_waiting()
 		book.undo();
 		if (request_.ask == Ask::admit) {
 			reopen(book, *task, stored.list);
-			store::write_task(*task);
+			save_task(*task, book.now());
 			book.write();
 		}
 		return refused_admission(admission_of(*task, book.now()), list, standings, *refusal);
@@ -327,7 +324,7 @@ AdmitCall::Answer AdmitCall::replace_numbers(const store::TaskRow &task, core::I
 	if (!locked || locked->status != task.status)
 		return std::nullopt;
 	locked->scopes = request_.scopes.json;
-	store::write_task(*locked);
+	save_task(*locked, now);
 	return admission_of(*locked, now);
 }
 
@@ -347,18 +344,15 @@ AdmitCall::Answer AdmitCall::lost_lease()
 	book.lock_all();
 	if (leases_are_live(store::lock_leases(view(task->lease_ids)), task->lease_ids.size(), book.now()))
 		return admission_of(*task, book.now());
-	book.release(task->lease_ids);
-	task->lease_ids.clear();
-	task->status = core::TaskStatus::waiting;
-	task->admitted_at.reset();
+	(void)book.release(task->lease_ids);
 	if (request_.ask == Ask::admit)
 		task->scopes = request_.scopes.json;
-	task->presence.deadline = core::earlier_deadline(task->presence.deadline, deadline_of(list, book.now()));
+	back_to_waiting(*task, core::TaskEvent::lose_lease, Deadline::earlier, list, book.now());
 	touch_waiter(*task, book.now());
 	if (!core::is_timed_out(task->presence, book.now()))
 		return settle_in(book, *task, list, false);
-	end_task(*task, core::TaskStatus::failed, core::code_queue_timeout, book.now());
-	store::write_task(*task);
+	end_task(*task, core::TaskEvent::time_out, core::code_queue_timeout, book.now());
+	save_task(*task, book.now());
 	book.write();
 	book.wake_next();
 	return admission_of(*task, book.now());
@@ -386,12 +380,9 @@ AdmitCall::Answer AdmitCall::move_holder()
 		book.undo();
 		return refused_admission(admission_of(*task, book.now()), list, standings, *refusal);
 	}
-	book.release(task->lease_ids);
-	task->lease_ids.clear();
-	task->status = core::TaskStatus::waiting;
-	task->admitted_at.reset();
+	(void)book.release(task->lease_ids);
 	task->scopes = request_.scopes.json;
-	task->presence.deadline = core::earlier_deadline(task->presence.deadline, deadline_of(list, book.now()));
+	back_to_waiting(*task, core::TaskEvent::move, Deadline::earlier, list, book.now());
 	touch_waiter(*task, book.now());
 	return settle_in(book, *task, list, false);
 }

@@ -60,7 +60,7 @@ bool is_conflict(const std::exception_ptr &failure)
 }
 
 // Ends a waiting task, whose row is locked.
-Admission leave_queue(store::TaskRow &task, core::TaskStatus status, std::string_view code)
+Admission leave_queue(store::TaskRow &task, core::TaskEvent event, std::string_view code)
 {
 	const TaskScopes scopes = stored_scopes(task.scopes);
 	QueueBook book(queue_clock());
@@ -68,8 +68,8 @@ Admission leave_queue(store::TaskRow &task, core::TaskStatus status, std::string
 	book.lock_all();
 	mark_entered(book, scopes.list, true);
 	book.leave(task.turn(), scopes.list);
-	end_task(task, status, code, book.now());
-	store::write_task(task);
+	end_task(task, event, code, book.now());
+	save_task(task, book.now());
 	book.write();
 	book.wake_next();
 	return admission_of(task, book.now());
@@ -177,7 +177,7 @@ void WaitCall::enqueue()
 	if (!waits) {
 		answer(*admission);
 	} else if (std::optional<store::TaskRow> task = lock_known_task(request_.task_id); one_try) {
-		answer(leave_queue(*task, core::TaskStatus::failed, core::code_queue_timeout));
+		answer(leave_queue(*task, core::TaskEvent::time_out, core::code_queue_timeout));
 	} else {
 		remember(*task);
 		// Changes nothing yet, but the plan of the renewal is made now, and not by each sleeper in the middle of its sleep.
@@ -328,7 +328,7 @@ void WaitCall::give_up()
 		const std::exception_ptr failure = in_transaction(memory, [this] {
 			std::optional<store::TaskRow> task = lock_known_task(request_.task_id);
 			if (task && task->status == core::TaskStatus::waiting && is_ours(*task))
-				(void)leave_queue(*task, core::TaskStatus::cancelled, code_client_disconnected);
+				(void)leave_queue(*task, core::TaskEvent::abandon, code_client_disconnected);
 		});
 		if (!failure || !is_conflict(failure))
 			return;

@@ -46,7 +46,7 @@ std::optional<core::Instant> put_aside(std::string_view task_id, std::optional<s
 	task->presence.put_aside_until = until;
 	task->defer_count++;
 	task->error_code = error_code;
-	store::write_task(*task);
+	save_task(*task, book.now());
 	// While it is away the next are the heads.
 	for (const TaskScope &scope : scopes.list)
 		book.changed(scope, true);

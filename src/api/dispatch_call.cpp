@@ -254,7 +254,7 @@ void DispatchCall::admit_planned(pg::Vector<Admission> &admitted)
 			continue;
 		go(book, task, list);
 		book.leave(task.turn(), list);
-		store::write_task(task);
+		save_task(task, book.now());
 		Admission admission = admission_of(task, book.now());
 		admission.newly_admitted = true;
 		admitted.push_back(std::move(admission));

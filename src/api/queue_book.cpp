@@ -8,6 +8,7 @@
 #include "pg/clock.hpp"
 #include "pg/entry.hpp"
 #include "pg/notify.hpp"
+#include "store/retention_store.hpp"
 #include "store/worker_store.hpp"
 
 namespace ratelimit::api {
@@ -61,6 +62,25 @@ void QueueBook::lock_all()
 		lock_scope(scope.lease, now_);
 		scope.locked = true;
 	}
+	read_locked();
+}
+
+bool QueueBook::try_lock_all()
+{
+	for (auto &[name, scope] : scopes_) {
+		if (!store::try_lock_scope(scope.lease.key)) {
+			if (store::read_scope_sums(scope.lease.key))
+				return false;
+			lock_scope(scope.lease, now_);
+		}
+		scope.locked = true;
+	}
+	read_locked();
+	return true;
+}
+
+void QueueBook::read_locked()
+{
 	now_ = std::max(now_, queue_clock());
 	for (auto &[name, scope] : scopes_) {
 		scope.lease.row = store::read_scope(scope.lease.key, now_);
@@ -205,8 +225,9 @@ pg::Vector<core::Uuid> QueueBook::grant(std::string_view task_id, const ScopeLis
 	return ids;
 }
 
-void QueueBook::release(pg::Vector<core::Uuid> &lease_ids)
+int QueueBook::release(pg::Vector<core::Uuid> &lease_ids)
 {
+	int released = 0;
 	std::sort(lease_ids.begin(), lease_ids.end());
 	for (const store::RemovedLease &lease : store::remove_live({lease_ids.data(), lease_ids.size()}, now_)) {
 		const auto found = scopes_.find({lease.scope_type, lease.scope_key});
@@ -217,7 +238,9 @@ void QueueBook::release(pg::Vector<core::Uuid> &lease_ids)
 		scope.own = core::subtract_amount(scope.own, lease.amount);
 		scope.dirty = true;
 		scope.left = true;
+		released++;
 	}
+	return released;
 }
 
 void QueueBook::write()
@@ -226,6 +249,15 @@ void QueueBook::write()
 		if (!scope.dirty)
 			continue;
 		store::write_scope(*scope.lease.row, scope.lease.row->scope, scope.lease.row->queue, now_);
+		scope.dirty = false;
+	}
+}
+
+void QueueBook::recount()
+{
+	for (auto &[name, scope] : scopes_) {
+		scope.lease.row->queue.waiting = static_cast<std::int32_t>(store::count_places(scope.lease.key));
+		store::rewrite_scope(*scope.lease.row, scope.lease.row->scope, scope.lease.row->queue, now_);
 		scope.dirty = false;
 	}
 }

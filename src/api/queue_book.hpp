@@ -71,6 +71,8 @@ public:
 	QueueScope &look(const TaskScope &scope);
 	// Locks all scopes in the order of their names, creating missing ones, then reads the clock and the rows.
 	void lock_all();
+	// The same without waiting for a scope that somebody else holds; false when one is held.
+	[[nodiscard]] bool try_lock_all();
 
 	// Fills in the limits that are taken anew by every call.
 	void resolve(ScopeList &list);
@@ -87,11 +89,13 @@ public:
 	void enter(const core::Turn &turn, const ScopeList &list);
 	void leave(const core::Turn &turn, const ScopeList &list);
 	[[nodiscard]] pg::Vector<core::Uuid> grant(std::string_view task_id, const ScopeList &list);
-	// Gives back those of the leases that are live; their scopes are locked.
-	void release(pg::Vector<core::Uuid> &lease_ids);
+	// Gives back those of the leases that are live; their scopes are locked. Returns how many.
+	int release(pg::Vector<core::Uuid> &lease_ids);
 	void changed(const TaskScope &scope, bool left);
 
 	void write();
+	// Writes every scope, with the number of its waiting tasks as its rows say.
+	void recount();
 	// Drops rows that this call has created and nobody uses, when it changes nothing after all.
 	void undo();
 	// Tells the heads that can go now, of the scopes where somebody left.
@@ -102,6 +106,7 @@ public:
 	void hold(const ScopeList &list);
 
 private:
+	void read_locked();
 	[[nodiscard]] double active_in(const QueueScope &scope) const noexcept;
 
 	core::Instant now_;

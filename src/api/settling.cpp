@@ -7,6 +7,7 @@
 #include "pg/clock.hpp"
 #include "pg/settings.hpp"
 #include "pg/spi.hpp"
+#include "store/retention_store.hpp"
 
 namespace ratelimit::api {
 
@@ -28,8 +29,9 @@ double actual_of(const store::OpenReservation &open, const pg::Vector<ActualAmou
 
 } // namespace
 
-Settling::Settling(pg::Vector<store::OpenReservation> open) : open_(std::move(open))
+Settling::Settling(pg::Vector<store::OpenReservation> open, store::Locked others) : open_(std::move(open))
 {
+	const bool waits = others == store::Locked::wait;
 	std::sort(open_.begin(), open_.end(), [](const auto &a, const auto &b) {
 		return counter_order(a) != counter_order(b) ? counter_order(a) < counter_order(b) : a.id < b.id;
 	});
@@ -38,12 +40,16 @@ Settling::Settling(pg::Vector<store::OpenReservation> open) : open_(std::move(op
 			const store::CounterKey key(
 				open_[i].scope_type, open_[i].scope_key, open_[i].metric, open_[i].window_seconds);
 			SettledCounter counter;
-			counter.row = store::lock_counter(key);
+			counter.row = waits ? store::lock_counter(key) : store::try_lock_counter(key);
 			if (counter.row)
 				counter.window = counter.row->window;
+			else if (!waits && store::read_counter(key))
+				is_locked_ = false;
 			counters_.push_back(counter);
 		}
 		counter_of_.push_back(counters_.size() - 1);
+		if (!waits && !store::try_lock_open(open_[i].id))
+			is_locked_ = false;
 	}
 }
 

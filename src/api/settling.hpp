@@ -7,6 +7,7 @@
 #include "api/arguments.hpp"
 #include "core/window.hpp"
 #include "pg/memory.hpp"
+#include "store/lease_store.hpp"
 #include "store/reservation_store.hpp"
 #include "store/window_store.hpp"
 
@@ -16,7 +17,9 @@ namespace ratelimit::api {
 class Settling {
 public:
 	// Locks the counters of these, which are open as far as is known.
-	explicit Settling(pg::Vector<store::OpenReservation> open);
+	explicit Settling(pg::Vector<store::OpenReservation> open, store::Locked others = store::Locked::wait);
+	// Whether everything is locked: only with `skip` it may not be.
+	[[nodiscard]] bool is_locked() const noexcept { return is_locked_; }
 	[[nodiscard]] bool empty() const noexcept { return open_.empty(); }
 
 	// Commits when `actual` is given, else releases. Returns how many were settled now.
@@ -33,6 +36,7 @@ private:
 	pg::Vector<store::OpenReservation> open_; // by counter, then by id
 	pg::Vector<SettledCounter> counters_;
 	pg::Vector<std::size_t> counter_of_; // per reservation
+	bool is_locked_ = true;
 };
 
 } // namespace ratelimit::api

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "api/arguments.hpp"
-#include "api/settling.hpp"
+#include "api/conclude.hpp"
 #include "api/task_steps.hpp"
 #include "core/limits.hpp"
 #include "pg/entry.hpp"
@@ -150,43 +150,10 @@ Datum renew_waiters(FunctionCallInfo fcinfo)
 
 // --- rl_cancel -----------------------------------------------------------------------------------------------------
 
-bool is_over(const store::TaskRow &task) noexcept
-{
-	return core::is_finished(task.status) || task.status == core::TaskStatus::review;
-}
-
-// Everything that carries the task's id is given back, whether its admission made it or the caller did.
-bool cancel_task(std::string_view task_id, const std::optional<std::string_view> &reason, core::TaskStatus outcome)
+bool cancel_task(std::string_view task_id, const std::optional<std::string_view> &reason, core::TaskEvent event)
 {
 	std::optional<store::TaskRow> task = lock_known_task(task_id);
-	if (!task || is_over(*task))
-		return false;
-	const bool waits = task->status == core::TaskStatus::waiting;
-	const TaskScopes scopes = stored_scopes(task->scopes);
-	Settling settling(store::read_open_reservations_of_task(task_id));
-	QueueBook book(queue_clock());
-	if (waits)
-		book.add(scopes.list);
-	pg::Vector<core::Uuid> lease_ids;
-	for (const store::LeaseRow &lease : store::read_leases_of_task(task_id, book.now())) {
-		(void)book.add(lease.scope_type, lease.scope_key);
-		lease_ids.push_back(lease.id);
-	}
-	book.lock_all();
-	if (waits && core::is_timed_out(task->presence, book.now())) {
-		(void)time_out(book, *task, scopes.list, core::code_queue_timeout);
-		return false;
-	}
-	if (waits)
-		book.leave(task->turn(), scopes.list);
-	book.release(lease_ids);
-	if (!settling.empty())
-		(void)settling.settle(nullptr, reason);
-	end_task(*task, outcome, reason, book.now());
-	store::write_task(*task);
-	book.write();
-	book.wake_next();
-	return true;
+	return task && core::step(task->status, event).allowed() && conclude(*task, {event, reason, reason});
 }
 
 Datum cancel(FunctionCallInfo fcinfo)
@@ -201,7 +168,8 @@ Datum cancel(FunctionCallInfo fcinfo)
 		reject({"outcome", {}, 0}, "The value is \"" + pg::excerpt(name) + "\".", "It must be \"cancelled\" or \"failed\".");
 	pg::Session session;
 	session.connect();
-	const bool cancelled = cancel_task(task_id, reason, *outcome);
+	const bool cancelled = cancel_task(task_id, reason,
+		outcome == core::TaskStatus::failed ? core::TaskEvent::give_up : core::TaskEvent::cancel);
 	session.finish();
 	return BoolGetDatum(cancelled);
 }

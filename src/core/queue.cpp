@@ -7,8 +7,6 @@ namespace ratelimit::core {
 
 namespace {
 
-constexpr std::string_view status_names[] = {
-	"waiting", "admitted", "running", "succeeded", "failed", "cancelled", "review"};
 constexpr std::string_view mode_names[] = {"sync", "async"};
 
 template <std::size_t count>
@@ -58,14 +56,7 @@ std::int64_t virtual_depth(const Demand &demand, const Standing &standing) noexc
 
 } // namespace
 
-std::string_view name_of(TaskStatus status) noexcept { return status_names[static_cast<std::size_t>(status)]; }
 std::string_view name_of(TaskMode mode) noexcept { return mode_names[static_cast<std::size_t>(mode)]; }
-
-std::optional<TaskStatus> task_status(std::string_view name) noexcept
-{
-	const auto place = place_of(status_names, name);
-	return place ? std::optional(static_cast<TaskStatus>(*place)) : std::nullopt;
-}
 
 std::optional<TaskMode> task_mode(std::string_view name) noexcept
 {

@@ -8,6 +8,7 @@
 #include "core/decision.hpp"
 #include "core/lease.hpp"
 #include "core/limits.hpp"
+#include "core/task.hpp"
 #include "core/units.hpp"
 #include "core/view.hpp"
 
@@ -21,12 +22,9 @@ namespace ratelimit::core {
 
 // --- states --------------------------------------------------------------------------------------------------------
 
-enum class TaskStatus : std::uint8_t { waiting, admitted, running, succeeded, failed, cancelled, review };
 enum class TaskMode : std::uint8_t { sync, async };
 
-[[nodiscard]] std::string_view name_of(TaskStatus status) noexcept;
 [[nodiscard]] std::string_view name_of(TaskMode mode) noexcept;
-[[nodiscard]] std::optional<TaskStatus> task_status(std::string_view name) noexcept;
 [[nodiscard]] std::optional<TaskMode> task_mode(std::string_view name) noexcept;
 
 [[nodiscard]] constexpr bool is_finished(TaskStatus status) noexcept

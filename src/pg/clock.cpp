@@ -1,5 +1,7 @@
 #include "pg/clock.hpp"
 
+#include <chrono>
+
 #include "pg/settings.hpp"
 
 namespace ratelimit::pg {
@@ -13,5 +15,11 @@ std::int64_t decision_clock_us() noexcept
 }
 
 std::int64_t process_start_us() noexcept { return MyStartTimestamp + server_epoch_us; }
+
+std::int64_t monotonic_clock_ms() noexcept
+{
+	using namespace std::chrono;
+	return duration_cast<milliseconds>(steady_clock::now().time_since_epoch()).count();
+}
 
 } // namespace ratelimit::pg

@@ -20,4 +20,7 @@ inline constexpr std::int64_t server_epoch_us =
 // When this process began, in microseconds since the Unix epoch.
 [[nodiscard]] std::int64_t process_start_us() noexcept;
 
+// Milliseconds of a clock that never goes back, from some instant; for intervals within a process.
+[[nodiscard]] std::int64_t monotonic_clock_ms() noexcept;
+
 } // namespace ratelimit::pg

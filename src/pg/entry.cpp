@@ -6,10 +6,12 @@
 #include <new>
 
 #include "pg/call.hpp"
+#include "pg/shared_memory.hpp"
 
 namespace ratelimit::pg {
 
 MemoryContext call_context = nullptr;
+bool first_call_noticed = false;
 
 namespace {
 
@@ -38,10 +40,10 @@ void fill(PendingError &pending, int sqlstate, std::string_view message, std::st
 
 } // namespace
 
-[[gnu::noinline]] Datum run_catching(Body body, FunctionCallInfo fcinfo, PendingError &pending) noexcept
+void store_current_exception(PendingError &pending) noexcept
 {
 	try {
-		return body(fcinfo);
+		throw;
 	} catch (const ServerError &error) {
 		if (error.data != nullptr) {
 			pending.kind = PendingKind::server;
@@ -60,7 +62,22 @@ void fill(PendingError &pending, int sqlstate, std::string_view message, std::st
 		fill(pending, ERRCODE_INTERNAL_ERROR, "internal error in ratelimit", "unknown exception",
 			"This is a bug. Please report it with the statement that caused it.");
 	}
+}
+
+[[gnu::noinline]] Datum run_catching(Body body, FunctionCallInfo fcinfo, PendingError &pending) noexcept
+{
+	try {
+		return body(fcinfo);
+	} catch (...) {
+		store_current_exception(pending);
+	}
 	return 0;
+}
+
+void notice_first_call() noexcept
+{
+	first_call_noticed = true;
+	shared_memory::extension_is_called();
 }
 
 void report(const PendingError &pending)

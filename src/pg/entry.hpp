@@ -18,6 +18,13 @@ namespace ratelimit::pg {
 
 using Body = Datum (*)(FunctionCallInfo);
 
+// What is being handled right now, in plain data. From within a catch block.
+void store_current_exception(PendingError &pending) noexcept;
+
+// Tells the background worker that the extension is in use in this database; once per session.
+extern bool first_call_noticed;
+void notice_first_call() noexcept;
+
 // Runs the body; any exception ends up in `pending`.
 Datum run_catching(Body body, FunctionCallInfo fcinfo, PendingError &pending) noexcept;
 
@@ -29,6 +36,8 @@ Datum entry(FunctionCallInfo fcinfo)
 {
 	PendingError pending;
 	pending.kind = PendingKind::none;
+	if (!first_call_noticed)
+		notice_first_call();
 	const MemoryContext outer_context = call_context;
 	call_context = CurrentMemoryContext;
 	const Datum result = run_catching(body, fcinfo, pending);

@@ -12,6 +12,12 @@ char *clock_text = nullptr;
 int retention = 3600;
 int worker_stale_after = 60;
 int waiter_ttl = 15;
+int idle_retention = 86'400;
+int reservation_grace = 3600;
+int reap_interval = 5;
+int recover_interval = 15;
+
+constexpr int interval_seconds_max = 86'400;
 bool durable_buckets = false;
 
 // What the check hook of `ratelimit.clock` hands to the assign hook.
@@ -112,6 +118,20 @@ void define_settings()
 		"Each call for the task, and rl_renew_waiters, begin it anew.", &waiter_ttl, 15, 1, 31622400, PGC_SUSET, GUC_UNIT_S,
 		nullptr, nullptr, nullptr);
 
+	DefineCustomIntVariable("ratelimit.idle_retention", "Keeps what nobody has touched for this long.",
+		"Counters whose window is over and scopes that hold nothing; they start anew when they are used again.",
+		&idle_retention, 86'400, 0, INT_MAX / 1000, PGC_SUSET, GUC_UNIT_S, nullptr, nullptr, nullptr);
+	DefineCustomIntVariable("ratelimit.reservation_grace",
+		"Releases reservations that nobody has settled so long after their window was over.",
+		"The reaper does it, with the reason \"expired\".", &reservation_grace, 3600, 0, INT_MAX / 1000, PGC_SUSET,
+		GUC_UNIT_S, nullptr, nullptr, nullptr);
+	DefineCustomIntVariable("ratelimit.reap_interval", "How often the background worker removes what is over.",
+		"Zero switches it off; rl_reap() does the same on demand.", &reap_interval, 5, 0, interval_seconds_max,
+		PGC_SIGHUP, GUC_UNIT_S, nullptr, nullptr, nullptr);
+	DefineCustomIntVariable("ratelimit.recover_interval", "How often the background worker recovers what was lost.",
+		"Zero switches it off; rl_recover() does the same on demand.", &recover_interval, 15, 0, interval_seconds_max,
+		PGC_SIGHUP, GUC_UNIT_S, nullptr, nullptr, nullptr);
+
 #if PG_VERSION_NUM >= 150000
 	MarkGUCPrefixReserved("ratelimit");
 #else
@@ -129,6 +149,14 @@ int retention_seconds() noexcept { return retention; }
 int worker_stale_after_seconds() noexcept { return worker_stale_after; }
 
 int waiter_ttl_seconds() noexcept { return waiter_ttl; }
+
+int idle_retention_seconds() noexcept { return idle_retention; }
+
+int reservation_grace_seconds() noexcept { return reservation_grace; }
+
+int reap_interval_seconds() noexcept { return reap_interval; }
+
+int recover_interval_seconds() noexcept { return recover_interval; }
 
 bool bucket_durable() noexcept { return durable_buckets; }
 

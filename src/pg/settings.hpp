@@ -21,6 +21,16 @@ void define_settings();
 // `ratelimit.waiter_ttl`: how long the waiter of a sync task counts as present after each call, in seconds.
 [[nodiscard]] int waiter_ttl_seconds() noexcept;
 
+// `ratelimit.idle_retention`: how long what nobody touches is kept, in seconds.
+[[nodiscard]] int idle_retention_seconds() noexcept;
+
+// `ratelimit.reservation_grace`: how long a reservation may still be settled after its window, in seconds.
+[[nodiscard]] int reservation_grace_seconds() noexcept;
+
+// `ratelimit.reap_interval` and `ratelimit.recover_interval`: the background worker's, in seconds. 0 = off.
+[[nodiscard]] int reap_interval_seconds() noexcept;
+[[nodiscard]] int recover_interval_seconds() noexcept;
+
 // `ratelimit.bucket_durable`: whether an acquire takes part in the commit.
 [[nodiscard]] bool bucket_durable() noexcept;
 

@@ -13,18 +13,18 @@ namespace {
 
 // While a statement of ours is planned, only index and TID scans are wanted, whatever the session has set: a plan made when
 // a table was small must not become a sequential scan of the table that it grows to, and rows are locked in the order of
-// the index. These variables
-// are plain bools of the server; assigning them cannot raise.
+// the index. Only statements that are meant for whole tables may go through them. These variables are plain bools of the
+// server; assigning them cannot raise.
 class PlannerScope {
 public:
-	PlannerScope() noexcept
+	explicit PlannerScope(Scans scans) noexcept
 		: indexscan_(enable_indexscan), tidscan_(enable_tidscan), seqscan_(enable_seqscan), bitmapscan_(enable_bitmapscan),
 		  jit_(jit_enabled)
 	{
 		enable_indexscan = true;
 		enable_tidscan = true;
-		enable_seqscan = false;
-		enable_bitmapscan = false;
+		enable_seqscan = scans == Scans::whole_tables;
+		enable_bitmapscan = scans == Scans::whole_tables;
 		jit_enabled = false;
 	}
 	~PlannerScope()
@@ -146,19 +146,45 @@ void Statement::prepare()
 
 Rows Statement::run(Access access, Parameters &parameters)
 {
-	const PlannerScope scope;
+	if (access == Access::read)
+		return read(nullptr, parameters);
+	const PlannerScope scope(scans_);
 	if (plan_ == nullptr)
 		prepare();
 	Datum *const values = parameters.values();
 	const char *const nulls = parameters.nulls();
-	const bool reads = access == Access::read;
-	return call([this, values, nulls, reads] {
-		const int code = reads ? SPI_execute_snapshot(plan_, values, nulls, GetLatestSnapshot(), InvalidSnapshot, true, false, 0)
-		                       : SPI_execute_plan(plan_, values, nulls, false, 0);
+	return call([this, values, nulls] {
+		const int code = SPI_execute_plan(plan_, values, nulls, false, 0);
 		if (code < 0)
 			elog(ERROR, "could not run \"%s\": %s", text_, SPI_result_code_string(code));
 		return Rows(SPI_tuptable, SPI_processed);
 	});
+}
+
+Rows Statement::run(const ReadSnapshot &snapshot, Parameters &parameters) { return read(snapshot.get(), parameters); }
+
+Rows Statement::read(Snapshot snapshot, Parameters &parameters)
+{
+	const PlannerScope scope(scans_);
+	if (plan_ == nullptr)
+		prepare();
+	Datum *const values = parameters.values();
+	const char *const nulls = parameters.nulls();
+	return call([this, snapshot, values, nulls] {
+		const Snapshot used = snapshot != nullptr ? snapshot : GetLatestSnapshot();
+		const int code = SPI_execute_snapshot(plan_, values, nulls, used, InvalidSnapshot, true, false, 0);
+		if (code < 0)
+			elog(ERROR, "could not run \"%s\": %s", text_, SPI_result_code_string(code));
+		return Rows(SPI_tuptable, SPI_processed);
+	});
+}
+
+ReadSnapshot::ReadSnapshot() : snapshot_(call([] { return RegisterSnapshot(GetLatestSnapshot()); })) {}
+
+void ReadSnapshot::finish()
+{
+	const Snapshot snapshot = snapshot_;
+	call([=] { UnregisterSnapshot(snapshot); });
 }
 
 } // namespace ratelimit::pg

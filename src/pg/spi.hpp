@@ -70,7 +70,23 @@ private:
 
 enum class Access { read, write };
 
-inline constexpr std::size_t parameters_max = 20;
+// Which plans a statement may get: those that find rows by an index, or also those that go through whole tables.
+enum class Scans { by_index, whole_tables };
+
+// One snapshot for several statements that read. finish() on success; an abort releases it otherwise.
+class ReadSnapshot {
+public:
+	ReadSnapshot();
+	void finish();
+	[[nodiscard]] Snapshot get() const noexcept { return snapshot_; }
+	ReadSnapshot(const ReadSnapshot &) = delete;
+	ReadSnapshot &operator=(const ReadSnapshot &) = delete;
+
+private:
+	Snapshot snapshot_;
+};
+
+inline constexpr std::size_t parameters_max = 26;
 
 // The values of a statement's parameters, added in order.
 class Parameters {
@@ -108,21 +124,26 @@ private:
 class Statement {
 public:
 	template <std::size_t count>
-	constexpr Statement(const char *sql, const Oid (&types)[count]) noexcept : text_(sql), count_(count)
+	constexpr Statement(const char *sql, const Oid (&types)[count], Scans scans = Scans::by_index) noexcept
+		: text_(sql), count_(count), scans_(scans)
 	{
 		static_assert(count <= parameters_max);
 		for (std::size_t i = 0; i < count; i++)
 			types_[i] = types[i];
 	}
-	explicit constexpr Statement(const char *sql) noexcept : text_(sql) {}
+	explicit constexpr Statement(const char *sql, Scans scans = Scans::by_index) noexcept : text_(sql), scans_(scans) {}
 
 	Rows run(Access access, Parameters &parameters);
+	// Reads under a given snapshot.
+	Rows run(const ReadSnapshot &snapshot, Parameters &parameters);
 
 private:
 	void prepare();
+	Rows read(Snapshot snapshot, Parameters &parameters); // null: one of this moment
 
 	const char *text_;
 	std::size_t count_ = 0;
+	Scans scans_ = Scans::by_index;
 	Oid types_[parameters_max] = {};
 	SPIPlanPtr plan_ = nullptr;
 };

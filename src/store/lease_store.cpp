@@ -31,8 +31,8 @@ enum ScopeColumn : int {
 	head_priority_column = 6,
 	waiting_column = 7,
 	ready_column = 8,
-	scope_type_column = 9,
-	scope_key_column = 10,
+	scope_type_column = 10,
+	scope_key_column = 11,
 };
 enum LeaseColumn : int { expires_at_column = 2, amount_column = 4 };
 
@@ -42,8 +42,8 @@ Statement lock_place_statement{
 Statement lock_scope_statement{"SELECT FROM ratelimit.scopes WHERE " SCOPE_IS " FOR UPDATE", {TEXTOID, TEXTOID}};
 
 Statement insert_scope_statement{
-	"INSERT INTO ratelimit.scopes (scope_type, scope_key, leased, lease_count, expires_from, touched_at)"
-	" VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING RETURNING ctid",
+	"INSERT INTO ratelimit.scopes (scope_type, scope_key, leased, lease_count, expires_from, touched_at, idle_from)"
+	" VALUES ($1, $2, $3, $4, $5, $6, $6) ON CONFLICT DO NOTHING RETURNING ctid",
 	{TEXTOID, TEXTOID, FLOAT8OID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID}};
 
 // The place and the maker name one version of the row; see the counters. Whatever happens to the leases, the dispatcher has

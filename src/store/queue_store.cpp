@@ -1,5 +1,7 @@
 #include "store/queue_store.hpp"
 
+#include <limits>
+
 #include "core/check.hpp"
 #include "pg/index_scan.hpp"
 #include "pg/spi.hpp"
@@ -55,12 +57,20 @@ Statement write_scope_statement{
 
 Statement insert_awaited_statement{
 	"INSERT INTO ratelimit.awaited (scope_type, scope_key, head_priority, head_at, ready, look_at)"
-	" VALUES ($1, $2, $3, $4, true, '-infinity')",
+	" VALUES ($1, $2, $3, $4, true, '-infinity')"
+	" ON CONFLICT (scope_type, scope_key) DO UPDATE SET head_priority = $3, head_at = $4, ready = true, look_at = '-infinity'",
 	{TEXTOID, TEXTOID, INT4OID, TIMESTAMPTZOID}};
 
 Statement update_awaited_statement{
 	"UPDATE ratelimit.awaited SET head_priority = $3, head_at = $4, ready = true WHERE " SCOPE_IS,
 	{TEXTOID, TEXTOID, INT4OID, TIMESTAMPTZOID}};
+
+Statement delete_places_statement{
+	"DELETE FROM ratelimit.waiting WHERE " SCOPE_IS " AND task_id {=} $3", {TEXTOID, TEXTOID, TEXTOID}};
+Statement read_places_statement{"SELECT DISTINCT scope_type, scope_key FROM ratelimit.waiting WHERE task_id {=} $1",
+	{TEXTOID}, pg::Scans::whole_tables};
+Statement count_places_statement{
+	"SELECT pg_catalog.count(*) FROM ratelimit.waiting WHERE " SCOPE_IS, {TEXTOID, TEXTOID}};
 
 Statement delete_awaited_statement{"DELETE FROM ratelimit.awaited WHERE " SCOPE_IS, {TEXTOID, TEXTOID}};
 
@@ -171,6 +181,44 @@ void write_scope(const ScopeRow &locked, const core::StoredScope &scope, const c
 	remember_place(locked.key, rows.place(0, 1));
 	rows.release();
 	follow(locked, queue);
+}
+
+void rewrite_scope(const ScopeRow &locked, const core::StoredScope &scope, core::StoredQueue queue, core::Instant at)
+{
+	Parameters parameters;
+	parameters.add(locked.key.scope_type).add(locked.key.scope_key);
+	(void)delete_awaited_statement.run(Access::write, parameters);
+	queue.head_priority = queue.waiting > 0 ? std::numeric_limits<std::int32_t>::min() : core::StoredQueue{}.head_priority;
+	queue.head_at = queue.waiting > 0 ? core::Instant::earliest() : core::StoredQueue{}.head_at;
+	ScopeRow row = locked;
+	row.stored.waiting = 0;
+	write_scope(row, scope, queue, at);
+}
+
+void delete_places(const ScopeKey &key, std::string_view task_id)
+{
+	Parameters parameters;
+	parameters.add(key.scope_type).add(key.scope_key).add(pg::text_datum(task_id));
+	(void)delete_places_statement.run(Access::write, parameters);
+}
+
+pg::Vector<PlaceScope> read_places(std::string_view task_id)
+{
+	Parameters parameters;
+	parameters.add(pg::text_datum(task_id));
+	const Rows rows = read_places_statement.run(Access::read, parameters);
+	pg::Vector<PlaceScope> places;
+	for (std::size_t i = 0; i < rows.count(); i++)
+		places.push_back(
+			{pg::text_view(pg::kept_datum(rows.datum(i, 1))), pg::text_view(pg::kept_datum(rows.datum(i, 2)))});
+	return places;
+}
+
+std::int64_t count_places(const ScopeKey &key)
+{
+	Parameters parameters;
+	parameters.add(key.scope_type).add(key.scope_key);
+	return count_places_statement.run(Access::read, parameters).int8(0, 1);
 }
 
 pg::Vector<ReadyScope> read_ready(const std::optional<ReadyScope> &after)

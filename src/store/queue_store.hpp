@@ -42,6 +42,19 @@ enum class Aside { take, skip };
 // Writes both halves of a scope's row that this transaction has locked, and has the dispatcher look at it.
 void write_scope(const ScopeRow &locked, const core::StoredScope &scope, const core::StoredQueue &queue, core::Instant at);
 
+// The same when the queue's columns may have been wrong: what the dispatcher is told is made anew, and the head is looked for
+// from the beginning.
+void rewrite_scope(const ScopeRow &locked, const core::StoredScope &scope, core::StoredQueue queue, core::Instant at);
+// Deletes all places of a task in a scope whose row is locked.
+void delete_places(const ScopeKey &key, std::string_view task_id);
+// The scopes in which a task has a place. Views live as long as the call.
+struct PlaceScope {
+	std::string_view scope_type;
+	std::string_view scope_key;
+};
+[[nodiscard]] pg::Vector<PlaceScope> read_places(std::string_view task_id);
+[[nodiscard]] std::int64_t count_places(const ScopeKey &key);
+
 // Scopes with waiting tasks that the dispatcher has to look at. Views live as long as the call.
 struct ReadyScope {
 	std::string_view scope_type;

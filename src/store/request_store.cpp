@@ -19,9 +19,9 @@ Statement read_statement{"SELECT scope_types, scope_keys, metrics, window_second
 						 " FROM ratelimit.requests WHERE request_id {=} $1",
 	{TEXTOID}};
 
-Statement claim_statement{"INSERT INTO ratelimit.requests (request_id, created_at, scope_types, scope_keys, metrics,"
+Statement claim_statement{"INSERT INTO ratelimit.requests (request_id, created_at, kept_from, scope_types, scope_keys, metrics,"
 						  " window_seconds, amounts, reservation_ids, lease_ids)"
-						  " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING",
+						  " VALUES ($1, $2, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING",
 	{TEXTOID, TIMESTAMPTZOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, INT4ARRAYOID, FLOAT8ARRAYOID, UUIDARRAYOID,
 		UUIDARRAYOID}};
 

@@ -28,7 +28,7 @@ Statement lock_statement{
 
 Statement insert_statement{
 	"INSERT INTO ratelimit.counters (scope_type, scope_key, metric, window_seconds, window_start, used, reserved,"
-	" limit_value, touched_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING",
+	" limit_value, touched_at, idle_from) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9) ON CONFLICT DO NOTHING",
 	{TEXTOID, TEXTOID, TEXTOID, INT4OID, TIMESTAMPTZOID, FLOAT8OID, FLOAT8OID, FLOAT8OID, TIMESTAMPTZOID}};
 
 // The place and the maker name one version of the row. If another transaction replaces it first, the server looks at the
