@@ -27,7 +27,7 @@ sub begin_session {
 	my $session = { out => '', err => '' };
 	local %ENV = (%ENV, %environment);
 	$session->{run} = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c', $statements ],
-		'<', \undef, '>', \$session->{out}, '2>', \$session->{err}, IPC::Run::timeout(60));
+		'<', \undef, '>', \$session->{out}, '2>', \$session->{err}, IPC::Run::timeout(180));
 	return $session;
 }
 
@@ -85,8 +85,10 @@ for my $round (1 .. 15) {
 	  1000 * (sql("SELECT extract(epoch FROM admitted_at) FROM ratelimit.tasks WHERE task_id = 'wake$round'") - $released);
 }
 @latencies = sort { $a <=> $b } @latencies;
-note(sprintf 'from release to admission: median %.1f ms, worst %.1f ms', $latencies[7], $latencies[-1]);
-cmp_ok($latencies[7], '<', 50, 'a released slot reaches the next sleeper in under 50 ms');
+# Under 50 ms is what it takes on a machine that has time. A machine that is busy with other things may take longer to run
+# either of the two; a sleeper that is not woken looks by itself within five seconds, on average after two and a half.
+diag(sprintf 'from release to admission: median %.1f ms, worst %.1f ms', $latencies[7], $latencies[-1]);
+cmp_ok($latencies[7], '<', 1000, 'a released slot reaches the next sleeper at once');
 
 # --- while it sleeps ------------------------------------------------------------------------------------------------
 
@@ -97,33 +99,30 @@ is( sql("SELECT backend_xmin IS NULL AND backend_xid IS NULL FROM pg_stat_activi
 is(sql("SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE a.application_name = 'sleeper'
 	AND l.locktype <> 'virtualxid'"), '0', 'and no lock');
 my $first_lease = sql("SELECT waiter_expires_at FROM ratelimit.tasks WHERE task_id = 'sleeper'");
-ok(defined poll_for("SELECT waiter_expires_at > '$first_lease' FROM ratelimit.tasks WHERE task_id = 'sleeper'", 14),
-	'it renews its lease in time');
+ok(defined poll_for("SELECT waiter_expires_at > '$first_lease' FROM ratelimit.tasks WHERE task_id = 'sleeper'", 60),
+	'it renews its lease');
+is(sql("SELECT waiter_expires_at - interval '15 s' < '$first_lease' FROM ratelimit.tasks WHERE task_id = 'sleeper'"), 't', 'in time');
 
 # --- told while it waits for a lock of its own ----------------------------------------------------------------------
 
 is(take('holder5', 'locked'), 'admitted', 'the slot is taken');
-$node->append_conf('postgresql.conf', 'ratelimit.waiter_ttl = 2');
-$node->reload;
 my $locked = begin_wait('locked', 'locked');
-my $holds  = begin_session("BEGIN; SELECT pg_sleep(5) FROM (SELECT FROM ratelimit.tasks WHERE task_id = 'locked' FOR UPDATE) t");
-ok(defined poll_for("SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE application_name = 'locked'", 5),
+my $holds  = begin_session("BEGIN; SELECT pg_sleep(60) FROM (SELECT FROM ratelimit.tasks WHERE task_id = 'locked' FOR UPDATE) t");
+ok(defined poll_for("SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE application_name = 'locked'", 60),
 	'a renewal waits for somebody who holds the row of the task');
 sql("SELECT rl_release('{}', ARRAY(SELECT lease_id FROM ratelimit.leases WHERE scope_key = 'locked'))");
 my $told = time;
 sql("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE 'BEGIN; SELECT pg_sleep%'");
 like(finish($locked), qr/,admitted,t,t,/, 'a release meanwhile is not forgotten');
-cmp_ok(time - $told, '<', 1, 'it is admitted at once');
+cmp_ok(time - $told, '<', 4, 'it is admitted at once, not at its next look, five seconds later');
 finish($holds);
-$node->append_conf('postgresql.conf', 'ratelimit.waiter_ttl = 15');
-$node->reload;
 
 # --- taken over by a later call -------------------------------------------------------------------------------------
 
 my $began = time;
 my $later = begin_session("CALL rl_admit_wait('sleeper', '" . scope('sleep') . "')", PGAPPNAME => 'later');
 like(finish($sleeper), qr/,sleeper,sync,waiting,f,f,/, 'a later call takes over: the earlier one goes on waiting');
-cmp_ok(time - $began, '<', 2, 'at once');
+cmp_ok(time - $began, '<', 4, 'at once');
 is(state_of('sleeper'), 'waiting', 'the task waits on');
 is(sql("SELECT waiter_pid = (SELECT pid FROM pg_stat_activity WHERE application_name = 'later') FROM ratelimit.tasks
 	WHERE task_id = 'sleeper'"), 't', 'for the later call');
@@ -147,7 +146,7 @@ my $timeout = begin_session("SET statement_timeout = '500ms'; CALL rl_admit_wait
 finish($timeout);
 like($timeout->{err}, qr/cannot run inside a transaction block/, 'several statements in one message are a transaction block');
 is(state_of('timeout'), '', 'nothing was enqueued');
-$timeout = begin_session("CALL rl_admit_wait('timeout', '" . scope('end') . "')", PGOPTIONS => '-c statement_timeout=500ms');
+$timeout = begin_session("CALL rl_admit_wait('timeout', '" . scope('end') . "')", PGOPTIONS => '-c statement_timeout=3s');
 finish($timeout);
 like($timeout->{err}, qr/canceling statement due to statement timeout/, 'a statement timeout ends the call with its error');
 is(state_of('timeout'), 'cancelled client_disconnected', 'and the task');
@@ -155,12 +154,12 @@ is(state_of('timeout'), 'cancelled client_disconnected', 'and the task');
 my $lost = begin_wait('lost', 'end');
 kill 'KILL', $lost->{run}{KIDS}[0]{PID};
 eval { $lost->{run}->finish };
-my $noticed = poll_for("SELECT status = 'cancelled' FROM ratelimit.tasks WHERE task_id = 'lost'", 6);
+my $noticed = poll_for("SELECT status = 'cancelled' FROM ratelimit.tasks WHERE task_id = 'lost'", 30);
 cmp_ok($noticed // 99, '<', 5, 'a lost client is noticed within five seconds');
 is(state_of('lost'), 'cancelled client_disconnected', 'its task is cancelled');
-ok(defined poll_for("SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'lost'", 6), 'its session ends');
+ok(defined poll_for("SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'lost'", 30), 'its session ends');
 
-my $deadline = begin_wait('deadline', 'end', ", '800 ms'");
+my $deadline = begin_wait('deadline', 'end', ", '5 s'");
 like(finish($deadline), qr/,timed_out,f,f,queue_timeout,/, 'the deadline ends it');
 is(state_of('deadline'), 'failed queue_timeout', 'and the task');
 
@@ -191,7 +190,7 @@ is(waiting_in('end'), '1 1', 'with nobody left behind but the one before');
 
 sql("SELECT rl_cancel('unclean')");
 my $terminated = begin_wait('terminated', 'end');
-sql("SELECT pg_terminate_backend(" . pid_of('terminated') . ", 5000)");
+sql("SELECT pg_terminate_backend(" . pid_of('terminated') . ", 60000)");
 eval { finish($terminated) };
 like($terminated->{err}, qr/terminating connection due to administrator command/, 'a terminated session ends at once');
 is(state_of('terminated'), 'waiting', 'its task waits until the waiter lease ends');
@@ -205,7 +204,7 @@ like(finish($behind), qr/,admitted,t,t,/, 'then it is passed over by the one beh
 my $stopped = begin_wait('stopped', 'end');
 $began = time;
 $node->stop('fast');
-cmp_ok(time - $began, '<', 5, 'a fast shutdown does not wait for sleepers');
+cmp_ok(time - $began, '<', 30, 'a fast shutdown does not wait for sleepers');
 eval { finish($stopped) };
 like($stopped->{err}, qr/terminating connection due to administrator command/, 'the sleeper is told');
 $node->start;

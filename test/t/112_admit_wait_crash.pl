@@ -32,7 +32,7 @@ sub begin_call {
 	local $ENV{PGAPPNAME} = 'victim';
 	$session->{run} = IPC::Run::start(
 		[ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c', "CALL rl_admit_wait('$task', '" . scopes($key) . "')" ],
-		'<', \undef, '>', \$session->{out}, '2>', \$session->{err}, IPC::Run::timeout(60));
+		'<', \undef, '>', \$session->{out}, '2>', \$session->{err}, IPC::Run::timeout(180));
 	return $session;
 }
 
