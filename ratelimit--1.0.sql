@@ -506,6 +506,22 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_attach';
 COMMENT ON FUNCTION @extschema@.rl_attach(text, uuid[], uuid[]) IS
 	'names the attempt that reservations and live leases belong to; returns how many of each were found';
 
+CREATE FUNCTION @extschema@.rl_enforce(scope_type text, scope_key text, metric text, limit_value float8, amount float8 DEFAULT 1,
+	window_seconds int4 DEFAULT 60)
+RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_enforce';
+COMMENT ON FUNCTION @extschema@.rl_enforce(text, text, text, float8, float8, int4) IS
+	'spends an amount of a fixed-window limit, or raises an error';
+
+CREATE FUNCTION @extschema@.rl_enforce(limits jsonb)
+RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_enforce_list';
+COMMENT ON FUNCTION @extschema@.rl_enforce(jsonb) IS
+	'spends amounts of several fixed-window limits, all or nothing, or raises an error';
+
+CREATE FUNCTION @extschema@.rl_headers(decisions ratelimit.decision[])
+RETURNS jsonb LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_headers';
+COMMENT ON FUNCTION @extschema@.rl_headers(ratelimit.decision[]) IS
+	'HTTP header fields that tell a client about the decisions: RateLimit-Policy, RateLimit, Retry-After';
+
 -- Functions: leases --------------------------------------------------------------------------------------------------
 
 CREATE FUNCTION @extschema@.rl_renew(lease_ids uuid[], ttl_seconds int4 DEFAULT NULL, OUT ordinal int4, OUT lease_id uuid,
@@ -769,6 +785,9 @@ REVOKE ALL ON FUNCTION
 	@extschema@.rl_consume(jsonb),
 	@extschema@.rl_reserve(text, text, text, float8, float8, int4, int4, text, text, text),
 	@extschema@.rl_reserve(jsonb, text, text),
+	@extschema@.rl_enforce(text, text, text, float8, float8, int4),
+	@extschema@.rl_enforce(jsonb),
+	@extschema@.rl_headers(ratelimit.decision[]),
 	@extschema@.rl_commit(uuid[], jsonb),
 	@extschema@.rl_release(uuid[], uuid[], text),
 	@extschema@.rl_attach(text, uuid[], uuid[]),

@@ -19,6 +19,11 @@ PREPARE reserve10 AS SELECT allowed, remaining FROM rl_reserve($1, $2, $3, $4, $
 PREPARE reserve1 AS SELECT ordinal, allowed, remaining FROM rl_reserve($1);
 PREPARE reserve2 AS SELECT ordinal, allowed, remaining FROM rl_reserve($1, $2);
 PREPARE reserve3 AS SELECT ordinal, allowed, remaining FROM rl_reserve($1, $2, $3);
+PREPARE enforce1 AS SELECT rl_enforce($1);
+PREPARE enforce4 AS SELECT rl_enforce($1, $2, $3, $4);
+PREPARE enforce5 AS SELECT rl_enforce($1, $2, $3, $4, $5);
+PREPARE enforce6 AS SELECT rl_enforce($1, $2, $3, $4, $5, $6);
+PREPARE headers1 AS SELECT rl_headers($1);
 PREPARE commit1 AS SELECT rl_commit($1);
 PREPARE commit2 AS SELECT rl_commit($1, $2);
 PREPARE release1 AS SELECT * FROM rl_release($1);
@@ -101,6 +106,11 @@ EXECUTE reserve3('[{"scope_type": "key", "scope_key": "a", "metric": "concurrent
 SELECT task_id, attempt_id, count(*) FROM ratelimit.reservations GROUP BY task_id, attempt_id ORDER BY task_id, attempt_id;
 SELECT array_agg(reservation_id) AS ids FROM ratelimit.reservations \gset
 SELECT array_agg(lease_id) AS leases FROM ratelimit.leases \gset
+EXECUTE enforce1('[{"scope_type": "key", "scope_key": "e", "metric": "rpm", "limit": 5}]');
+EXECUTE enforce4('key', 'e', 'rpm', '5');
+EXECUTE enforce5('key', 'e', 'rpm', '5', '0.5');
+EXECUTE enforce6('key', 'e', 'rpm', '5', '1', '3600');
+EXECUTE headers1('{"(1,f,x,t,1500,key,a,rpm,5,1,5,0,0,2030-01-01 00:00:00+00,2030-01-01 00:01:00+00,,,)"}');
 EXECUTE attach1('attempt 2');
 EXECUTE attach2('attempt 2', :'ids');
 EXECUTE attach3('attempt 2', '{}', :'leases');

@@ -6,7 +6,6 @@ namespace ratelimit::api {
 
 namespace {
 
-constexpr std::string_view denied = "denied";
 constexpr std::string_view timed_out = "timed_out";
 
 void set_text(AdmissionRow &row, std::size_t column, std::string_view text) { row.set(column, pg::text_datum(text)); }
@@ -110,7 +109,7 @@ Admission refused_admission(
 	Admission admission, const ScopeList &list, const Standings &standings, const core::Refusal &refusal)
 {
 	const core::Standing &standing = standings[refusal.scope];
-	admission.status = denied;
+	admission.status = status_denied;
 	admission.admitted = false;
 	admission.reason = core::name_of(refusal.verdict.reason);
 	admission.retry_after_ms = refusal.verdict.retry_after_ms;

@@ -19,6 +19,9 @@ struct RefusedScope {
 	std::int64_t queue_depth = 0;
 };
 
+// Of a call that was not let in; a task is never stored with it.
+inline constexpr std::string_view status_denied = "denied";
+
 struct Blocker {
 	std::string_view scope_type;
 	std::string_view scope_key;

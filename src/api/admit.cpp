@@ -1,6 +1,7 @@
 // rl_admit, rl_enqueue and rl_rebind.
 #include "api/admit_call.hpp"
 #include "api/arguments.hpp"
+#include "api/off_switch.hpp"
 #include "pg/entry.hpp"
 #include "pg/spi.hpp"
 
@@ -22,6 +23,15 @@ Datum answer(FunctionCallInfo fcinfo, const AdmitRequest &request)
 	return pg::composite_result(fcinfo, row);
 }
 
+Datum answer_unless_off(FunctionCallInfo fcinfo, const AdmitRequest &request)
+{
+	const std::optional<core::Verdict> verdict = verdict_when_off();
+	if (!verdict)
+		return answer(fcinfo, request);
+	AdmissionRow row = admission_row(1, admission_when_off(request, *verdict));
+	return pg::composite_result(fcinfo, row);
+}
+
 AdmitRequest request_of(FunctionCallInfo fcinfo, Ask ask)
 {
 	AdmitRequest request;
@@ -39,7 +49,7 @@ Datum admit(FunctionCallInfo fcinfo)
 	if (!PG_ARGISNULL(3))
 		request.priority = PG_GETARG_INT32(3);
 	request.waiter_id = check_optional_name({"waiter_id", {}, 0}, optional_text(fcinfo, 4));
-	return answer(fcinfo, request);
+	return answer_unless_off(fcinfo, request);
 }
 
 Datum enqueue(FunctionCallInfo fcinfo)
@@ -48,7 +58,7 @@ Datum enqueue(FunctionCallInfo fcinfo)
 	AdmitRequest request = request_of(fcinfo, Ask::enqueue);
 	if (!PG_ARGISNULL(2))
 		request.priority = PG_GETARG_INT32(2);
-	return answer(fcinfo, request);
+	return answer_unless_off(fcinfo, request);
 }
 
 Datum rebind(FunctionCallInfo fcinfo)

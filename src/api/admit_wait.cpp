@@ -13,6 +13,7 @@
 
 #include "api/admit_call.hpp"
 #include "api/arguments.hpp"
+#include "api/off_switch.hpp"
 #include "api/task_steps.hpp"
 #include "core/waiter.hpp"
 #include "pg/clock.hpp"
@@ -347,6 +348,10 @@ Datum admit_wait(FunctionCallInfo fcinfo)
 		max_wait = core::Span{pg::interval_us(PG_GETARG_DATUM(2))};
 	if (!PG_ARGISNULL(3))
 		request.priority = PG_GETARG_INT32(3);
+	if (const std::optional<core::Verdict> verdict = verdict_when_off()) {
+		AdmissionRow row = admission_row(1, admission_when_off(request, *verdict));
+		return pg::composite_output(fcinfo, row);
+	}
 	return WaitCall(fcinfo, request, max_wait).run();
 }
 

@@ -8,6 +8,7 @@
 #include "api/bucket_rules.hpp"
 #include "api/ids.hpp"
 #include "api/lease_scope.hpp"
+#include "api/off_switch.hpp"
 #include "core/bucket.hpp"
 #include "core/limits.hpp"
 #include "pg/clock.hpp"
@@ -126,8 +127,11 @@ core::BucketGrant grant_leased(
 core::BucketGrant grant_permits(
 	Datum bucket_id, const BucketRules &rules, const core::BucketDemand &demand, LeaseIds &lease_ids)
 {
+	const std::optional<core::Verdict> verdict = verdict_when_off();
 	if (rules.count == 0)
 		return core::acquire(nullptr, nullptr, 0, demand, core::Instant{pg::decision_clock_us()}.floor_ms());
+	if (verdict)
+		return grant_when_off(demand, *verdict);
 	if (rules.max_concurrency)
 		return grant_leased(bucket_id, rules, demand, lease_ids);
 	return store::acquire_permits(bucket_id, {rules.rules, rules.count}, demand);

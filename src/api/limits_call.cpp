@@ -16,6 +16,7 @@
 #include <algorithm>
 
 #include "api/ids.hpp"
+#include "api/off_switch.hpp"
 #include "core/check.hpp"
 #include "pg/clock.hpp"
 #include "pg/entry.hpp"
@@ -53,6 +54,11 @@ LimitsCall::LimitsCall(Mode mode, Elements &elements, std::optional<std::string_
 
 bool LimitsCall::run()
 {
+	if (const std::optional<core::Verdict> verdict = verdict_when_off()) {
+		for (Outcome &outcome : outcomes_)
+			outcome.verdict = *verdict;
+		return outcomes_.empty() || verdict->passes();
+	}
 	const bool allowed = find_answer();
 	session_.finish();
 	return allowed;

@@ -2,6 +2,7 @@
 // nothing is written.
 #include "api/candidates.hpp"
 #include "api/limits_call.hpp"
+#include "api/off_switch.hpp"
 #include "core/route.hpp"
 #include "pg/entry.hpp"
 #include "pg/value.hpp"
@@ -10,12 +11,11 @@ namespace ratelimit::api {
 
 namespace {
 
-// The candidate's limit that has to be waited for the longest.
-core::Verdict check(Elements &limits)
+// The candidate's limit that has to be waited for the longest; `verdict` is what is known before.
+core::Verdict check(Elements &limits, core::Verdict verdict)
 {
 	LimitsCall limits_call(Mode::check, limits, std::nullopt, std::nullopt);
 	(void)limits_call.run();
-	core::Verdict verdict = core::Verdict::pass();
 	for (std::size_t i = 0; i < limits.size(); i++)
 		verdict = core::longest_wait(verdict, limits_call.outcome(i).verdict);
 	return verdict;
@@ -25,6 +25,7 @@ Datum route(FunctionCallInfo fcinfo)
 {
 	Candidates candidates = candidates_argument(fcinfo, 0);
 	const std::optional<std::string_view> pinned_name = optional_text(fcinfo, 1);
+	const core::Verdict verdict = verdict_when_off().value_or(core::Verdict::pass());
 	pg::SetResult result(fcinfo);
 
 	pg::Vector<core::Verdict> verdicts;
@@ -34,7 +35,7 @@ Datum route(FunctionCallInfo fcinfo)
 		pg::check_for_interrupts();
 		if (pinned_name == candidate.name)
 			pinned = verdicts.size();
-		verdicts.push_back(check(candidate.limits));
+		verdicts.push_back(check(candidate.limits, verdict));
 	}
 	const std::optional<std::size_t> chosen = core::choose_candidate({verdicts.data(), verdicts.size()}, pinned);
 	for (std::size_t i = 0; i < candidates.size(); i++) {

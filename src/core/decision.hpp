@@ -17,6 +17,7 @@ enum class Reason : std::uint8_t {
 	window_exhausted,
 	concurrency_saturated,
 	queue_full,
+	disabled,
 };
 
 [[nodiscard]] constexpr std::string_view name_of(Reason reason) noexcept
@@ -34,6 +35,8 @@ enum class Reason : std::uint8_t {
 		return "concurrency_saturated";
 	case Reason::queue_full:
 		return "queue_full";
+	case Reason::disabled:
+		return "disabled";
 	}
 	return "";
 }

@@ -32,6 +32,9 @@ inline constexpr Span lease_retry_max = Span::from_seconds(5);
 inline constexpr std::int32_t queue_limit_max = INT32_MAX;
 inline constexpr std::int32_t max_wait_seconds_default = 600;
 inline constexpr Span wait_without_queue = Span::from_seconds(24 * 3600); // no scope says how long to wait
+// While the extension is switched off and denies.
+inline constexpr Span disabled_retry = Span::from_seconds(1);
+
 inline constexpr Span queue_retry_min = Span::from_seconds(1);
 inline constexpr Span queue_retry_max = Span::from_seconds(30);
 inline constexpr std::int32_t waiter_ttl_seconds_default = 15;

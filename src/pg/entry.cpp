@@ -36,6 +36,15 @@ void fill(PendingError &pending, int sqlstate, std::string_view message, std::st
 	store_text(pending.message, message);
 	store_text(pending.detail, detail);
 	store_text(pending.hint, hint);
+	// What is made for programs to read must not be cut. Without memory it is.
+	pending.long_detail = nullptr;
+	if (detail.size() < sizeof(pending.detail) || call_context == nullptr)
+		return;
+	pending.long_detail = static_cast<char *>(MemoryContextAllocExtended(call_context, detail.size() + 1, MCXT_ALLOC_NO_OOM));
+	if (pending.long_detail != nullptr) {
+		std::memcpy(pending.long_detail, detail.data(), detail.size());
+		pending.long_detail[detail.size()] = '\0';
+	}
 }
 
 } // namespace
@@ -84,9 +93,10 @@ void report(const PendingError &pending)
 {
 	if (pending.kind == PendingKind::server)
 		ReThrowError(pending.data);
+	const char *const detail = pending.long_detail != nullptr ? pending.long_detail : pending.detail;
 	ereport(ERROR,
 		(errcode(pending.sqlstate), errmsg_internal("%s", pending.message),
-			pending.detail[0] != '\0' ? errdetail_internal("%s", pending.detail) : 0,
+			detail[0] != '\0' ? errdetail_internal("%s", detail) : 0,
 			pending.hint[0] != '\0' ? errhint("%s", pending.hint) : 0));
 	pg_unreachable();
 }

@@ -34,6 +34,7 @@ struct PendingError {
 	int sqlstate;
 	char message[512];
 	char detail[1024];
+	char *long_detail; // instead, when it is longer; lives as long as the call
 	char hint[512];
 };
 static_assert(std::is_trivially_destructible_v<PendingError> && std::is_standard_layout_v<PendingError>);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <string_view>
 
 namespace ratelimit::pg::settings {
 
@@ -19,6 +20,19 @@ int recover_interval = 15;
 
 constexpr int interval_seconds_max = 86'400;
 bool durable_buckets = false;
+
+bool is_enabled = true;
+int answer_when_disabled = static_cast<int>(WhenDisabled::allow);
+
+const config_enum_entry answers_when_disabled[] = {
+	{"allow", static_cast<int>(WhenDisabled::allow), false},
+	{"deny", static_cast<int>(WhenDisabled::deny), false},
+	{"error", static_cast<int>(WhenDisabled::error), false},
+	{nullptr, 0, false},
+};
+
+// "53400", configuration limit exceeded.
+char *denied_state = nullptr;
 
 // What the check hook of `ratelimit.clock` hands to the assign hook.
 const TimestampTz *clock_value = nullptr;
@@ -97,10 +111,37 @@ static void ratelimit_assign_clock(const char *, void *extra)
 	clock_value = static_cast<const TimestampTz *>(extra);
 }
 
+// Only a class of errors: 00, 01 and 02 stand for success, warnings and no data.
+static bool ratelimit_check_sqlstate(char **value, void **, GucSource)
+{
+	constexpr std::size_t length = 5;
+	const std::string_view state(*value != nullptr ? *value : "");
+	const bool is_code = state.size() == length &&
+		state.find_first_not_of("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == std::string_view::npos;
+	if (is_code && state.substr(0, 2) != "00" && state.substr(0, 2) != "01" && state.substr(0, 2) != "02")
+		return true;
+	GUC_check_errdetail("It must be an SQLSTATE of five digits and capital letters, and not of class 00, 01 or 02.");
+	return false;
+}
+
 } // extern "C"
+
+static void define_switches()
+{
+	DefineCustomBoolVariable("ratelimit.enabled", "Makes decisions about limits.",
+		"Off, they are answered as ratelimit.when_disabled says, and nothing is written for them.", &is_enabled, true,
+		PGC_SUSET, 0, nullptr, nullptr, nullptr);
+	DefineCustomEnumVariable("ratelimit.when_disabled", "Says what is answered while ratelimit.enabled is off.",
+		"Allow grants everything, deny denies everything, error raises SQLSTATE 55000.", &answer_when_disabled,
+		static_cast<int>(WhenDisabled::allow), answers_when_disabled, PGC_SUSET, 0, nullptr, nullptr, nullptr);
+	DefineCustomStringVariable("ratelimit.denied_sqlstate", "Sets the SQLSTATE of the error by which rl_enforce denies.",
+		"PostgREST answers PT429 with the HTTP status 429.", &denied_state, "53400", PGC_USERSET, 0, ratelimit_check_sqlstate,
+		nullptr, nullptr);
+}
 
 void define_settings()
 {
+	define_switches();
 	DefineCustomStringVariable("ratelimit.clock", "Replaces the clock that decisions are made by.",
 		"A timestamp with time zone, for tests; empty means the real clock. Identifiers always use the real clock.",
 		&clock_text, "", PGC_SUSET, 0, ratelimit_check_clock, ratelimit_assign_clock, nullptr);
@@ -157,6 +198,15 @@ int reservation_grace_seconds() noexcept { return reservation_grace; }
 int reap_interval_seconds() noexcept { return reap_interval; }
 
 int recover_interval_seconds() noexcept { return recover_interval; }
+
+bool enabled() noexcept { return is_enabled; }
+
+WhenDisabled when_disabled() noexcept { return static_cast<WhenDisabled>(answer_when_disabled); }
+
+int denied_sqlstate() noexcept
+{
+	return MAKE_SQLSTATE(denied_state[0], denied_state[1], denied_state[2], denied_state[3], denied_state[4]);
+}
 
 bool bucket_durable() noexcept { return durable_buckets; }
 

@@ -31,6 +31,14 @@ void define_settings();
 [[nodiscard]] int reap_interval_seconds() noexcept;
 [[nodiscard]] int recover_interval_seconds() noexcept;
 
+// `ratelimit.enabled` and `ratelimit.when_disabled`: the off switch, and what is answered while it is off.
+enum class WhenDisabled : int { allow, deny, error };
+[[nodiscard]] bool enabled() noexcept;
+[[nodiscard]] WhenDisabled when_disabled() noexcept;
+
+// `ratelimit.denied_sqlstate`: what rl_enforce raises.
+[[nodiscard]] int denied_sqlstate() noexcept;
+
 // `ratelimit.bucket_durable`: whether an acquire takes part in the commit.
 [[nodiscard]] bool bucket_durable() noexcept;
 
