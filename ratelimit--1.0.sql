@@ -418,6 +418,48 @@ COMMENT ON COLUMN ratelimit.admission.blockers IS 'what a waiting task waits for
 -- Views --------------------------------------------------------------------------------------------------------------
 -- The clock is read once per query, as the functions read it.
 
+CREATE FUNCTION ratelimit.decision_clock()
+RETURNS timestamptz LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_decision_clock';
+COMMENT ON FUNCTION ratelimit.decision_clock() IS 'the clock of decisions: clock_timestamp(), or ratelimit.clock';
+
+-- In numeric, since float8 raises an error where a quotient is too large or too small, and any client may name any limit.
+CREATE VIEW ratelimit.windows AS
+SELECT c.scope_type, c.scope_key, c.metric, c.window_seconds, c.window_start, reset.at AS reset_at, c.limit_value, c.used, c.reserved,
+	GREATEST(0, GREATEST(0, c.limit_value OPERATOR(pg_catalog.-) c.used) OPERATOR(pg_catalog.-) c.reserved) AS remaining,
+	LEAST(1e308, pg_catalog.round(100 OPERATOR(pg_catalog.*) (c.used::pg_catalog.numeric OPERATOR(pg_catalog.+)
+		c.reserved::pg_catalog.numeric) OPERATOR(pg_catalog./) c.limit_value::pg_catalog.numeric, 9))::pg_catalog.float8 AS percent_used
+FROM (SELECT ratelimit.decision_clock() AS now) clock, ratelimit.counters c,
+	LATERAL (SELECT c.window_start OPERATOR(pg_catalog.+) pg_catalog.make_interval(secs => c.window_seconds) AS at) reset
+WHERE reset.at OPERATOR(pg_catalog.>) clock.now AND c.limit_value OPERATOR(pg_catalog.>) 0;
+COMMENT ON VIEW ratelimit.windows IS 'counters whose window is not over, with what is left of it';
+COMMENT ON COLUMN ratelimit.windows.scope_type IS 'with scope_key, metric and window_seconds: the counter';
+COMMENT ON COLUMN ratelimit.windows.scope_key IS 'with scope_type, metric and window_seconds: the counter';
+COMMENT ON COLUMN ratelimit.windows.metric IS 'what is counted';
+COMMENT ON COLUMN ratelimit.windows.window_seconds IS 'length of the window';
+COMMENT ON COLUMN ratelimit.windows.window_start IS 'start of the window';
+COMMENT ON COLUMN ratelimit.windows.reset_at IS 'end of the window';
+COMMENT ON COLUMN ratelimit.windows.limit_value IS 'limit of the last grant; later calls may bring another one';
+COMMENT ON COLUMN ratelimit.windows.used IS 'amount spent';
+COMMENT ON COLUMN ratelimit.windows.reserved IS 'amount promised and not yet settled';
+COMMENT ON COLUMN ratelimit.windows.remaining IS 'what is left of that limit';
+COMMENT ON COLUMN ratelimit.windows.percent_used IS '100 * (used + reserved) / limit_value';
+
+CREATE VIEW ratelimit.live_leases AS
+SELECT l.lease_id, l.scope_type, l.scope_key, l.amount, l.limit_value, l.ttl_seconds, l.created_at, l.expires_at, l.task_id, l.attempt_id
+FROM (SELECT ratelimit.decision_clock() AS now) clock, ratelimit.leases l
+WHERE l.expires_at OPERATOR(pg_catalog.>) clock.now;
+COMMENT ON VIEW ratelimit.live_leases IS 'slots of concurrency limits that somebody holds now';
+COMMENT ON COLUMN ratelimit.live_leases.lease_id IS 'the lease';
+COMMENT ON COLUMN ratelimit.live_leases.scope_type IS 'with scope_key: the scope of the slot; ratelimit.bucket for permits of a bucket';
+COMMENT ON COLUMN ratelimit.live_leases.scope_key IS 'with scope_type: the scope of the slot';
+COMMENT ON COLUMN ratelimit.live_leases.amount IS 'how much it holds';
+COMMENT ON COLUMN ratelimit.live_leases.limit_value IS 'the limit that it was granted under';
+COMMENT ON COLUMN ratelimit.live_leases.ttl_seconds IS 'what a renewal adds to the present';
+COMMENT ON COLUMN ratelimit.live_leases.created_at IS 'when it was granted';
+COMMENT ON COLUMN ratelimit.live_leases.expires_at IS 'when it is over, unless it is renewed';
+COMMENT ON COLUMN ratelimit.live_leases.task_id IS 'the task that holds it';
+COMMENT ON COLUMN ratelimit.live_leases.attempt_id IS 'the attempt that holds it';
+
 CREATE VIEW ratelimit.queue_metrics AS
 SELECT pg_catalog.count(*) AS waiting,
 	pg_catalog.count(*) FILTER (WHERE t.mode OPERATOR(pg_catalog.=) 'sync') AS waiting_sync,
@@ -427,11 +469,16 @@ SELECT pg_catalog.count(*) AS waiting,
 	pg_catalog.count(*) FILTER (WHERE t.waiter_expires_at OPERATOR(pg_catalog.<=) clock.now
 		AND t.wait_deadline_at OPERATOR(pg_catalog.>) clock.now) AS expired_waiters,
 	pg_catalog.count(*) FILTER (WHERE t.wait_deadline_at OPERATOR(pg_catalog.<=) clock.now) AS expired_deadlines
-FROM ratelimit.tasks t, LATERAL (SELECT COALESCE(
-	NULLIF(pg_catalog.current_setting('ratelimit.clock', true), '')::pg_catalog.timestamptz,
-	pg_catalog.clock_timestamp()) AS now) clock
+FROM ratelimit.tasks t, LATERAL (SELECT ratelimit.decision_clock() AS now) clock
 WHERE t.status OPERATOR(pg_catalog.=) 'waiting';
 COMMENT ON VIEW ratelimit.queue_metrics IS 'one row: how many tasks wait and for how long, and how many are only there until they are reaped';
+
+COMMENT ON COLUMN ratelimit.queue_metrics.waiting IS 'tasks that wait, over or not';
+COMMENT ON COLUMN ratelimit.queue_metrics.waiting_sync IS 'those of mode sync';
+COMMENT ON COLUMN ratelimit.queue_metrics.waiting_async IS 'those of mode async';
+COMMENT ON COLUMN ratelimit.queue_metrics.oldest_wait_seconds IS 'how long the oldest of them has waited; NULL when none does';
+COMMENT ON COLUMN ratelimit.queue_metrics.expired_waiters IS 'those whose waiter is gone, to be reaped';
+COMMENT ON COLUMN ratelimit.queue_metrics.expired_deadlines IS 'those past their deadline, to be reaped';
 
 CREATE TYPE ratelimit.bucket_grant AS (
 	granted int4,
@@ -452,6 +499,14 @@ COMMENT ON COLUMN ratelimit.bucket_grant.scheduled_at_ms IS 'when each permit ma
 COMMENT ON COLUMN ratelimit.bucket_grant.effective_rps IS 'rate of the slowest rule, permits per second; NULL without rules';
 COMMENT ON COLUMN ratelimit.bucket_grant.cool_until_ms IS 'nothing is granted before this; 0 when there was no refusal';
 COMMENT ON COLUMN ratelimit.bucket_grant.claimed_retry_at_ms IS 'when the last refusal said to ask again; 0 when there was none';
+
+-- Functions: seeing ---------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION @extschema@.rl_top(max_keys int4 DEFAULT 20, OUT scope_type text, OUT scope_key text, OUT metric text,
+	OUT window_seconds int4, OUT limit_value float8, OUT used float8, OUT reserved float8, OUT percent_used float8)
+RETURNS SETOF record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_top';
+COMMENT ON FUNCTION @extschema@.rl_top(int4) IS
+	'the counters nearest to or over their limit in their current window, the fullest first; writes nothing';
 
 -- Functions: counters ------------------------------------------------------------------------------------------------
 
@@ -568,6 +623,25 @@ RETURNS timestamptz LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'r
 COMMENT ON FUNCTION @extschema@.rl_defer(text, text, int8) IS
 	'puts a waiting task aside after a failure of its own, so that others pass it; returns until when';
 
+CREATE FUNCTION ratelimit.queue_rows()
+RETURNS SETOF ratelimit.admission LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_queue_rows';
+COMMENT ON FUNCTION ratelimit.queue_rows() IS 'rl_waiting without a bound';
+
+CREATE VIEW ratelimit.queue AS
+SELECT ordinal AS position, task_id, mode, priority, enqueued_at, wait_deadline_at, waiter_lease_expires_at, scopes, blockers
+FROM ratelimit.queue_rows();
+COMMENT ON VIEW ratelimit.queue IS
+	'every task that waits, with what blocks it now; rl_waiting gives the first ones and costs less';
+COMMENT ON COLUMN ratelimit.queue.position IS 'place in the order over all scopes, from 1';
+COMMENT ON COLUMN ratelimit.queue.task_id IS 'the task';
+COMMENT ON COLUMN ratelimit.queue.mode IS 'sync or async';
+COMMENT ON COLUMN ratelimit.queue.priority IS 'smaller ones come first';
+COMMENT ON COLUMN ratelimit.queue.enqueued_at IS 'since when it waits';
+COMMENT ON COLUMN ratelimit.queue.wait_deadline_at IS 'when it times out';
+COMMENT ON COLUMN ratelimit.queue.waiter_lease_expires_at IS 'when the waiter of a sync task counts as gone';
+COMMENT ON COLUMN ratelimit.queue.scopes IS 'what it asks for, as given';
+COMMENT ON COLUMN ratelimit.queue.blockers IS 'what it waits for: a list of scope_type, scope_key and reason, saturated or not_head';
+
 CREATE FUNCTION @extschema@.rl_renew_waiters(task_ids text[], waiter_ids text[])
 RETURNS int4 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_renew_waiters';
 COMMENT ON FUNCTION @extschema@.rl_renew_waiters(text[], text[]) IS
@@ -601,6 +675,21 @@ CREATE FUNCTION @extschema@.rl_worker_stop(worker_id text)
 RETURNS bool LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_worker_stop';
 COMMENT ON FUNCTION @extschema@.rl_worker_stop(text) IS
 	'reports that a worker of the application has stopped; returns whether it was live';
+
+CREATE FUNCTION ratelimit.worker_stale_at(heartbeat_at timestamptz)
+RETURNS timestamptz LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_worker_stale_at';
+COMMENT ON FUNCTION ratelimit.worker_stale_at(timestamptz) IS 'when a worker becomes stale that has sent no other heartbeat';
+
+CREATE VIEW ratelimit.live_workers AS
+SELECT w.worker_id, w.capacity, w.heartbeat_at, stale.at AS stale_at
+FROM (SELECT ratelimit.decision_clock() AS now) clock, ratelimit.workers w,
+	LATERAL (SELECT ratelimit.worker_stale_at(w.heartbeat_at) AS at) stale
+WHERE NOT w.stopped AND stale.at OPERATOR(pg_catalog.>) clock.now;
+COMMENT ON VIEW ratelimit.live_workers IS 'workers of the application that are live now';
+COMMENT ON COLUMN ratelimit.live_workers.worker_id IS 'the worker';
+COMMENT ON COLUMN ratelimit.live_workers.capacity IS 'how much it takes on at once';
+COMMENT ON COLUMN ratelimit.live_workers.heartbeat_at IS 'its last heartbeat';
+COMMENT ON COLUMN ratelimit.live_workers.stale_at IS 'until when it counts as live without another';
 
 -- Functions: tasks ---------------------------------------------------------------------------------------------------
 
@@ -670,6 +759,12 @@ COMMENT ON FUNCTION @extschema@.rl_take_events(int4) IS
 CREATE VIEW ratelimit.recent_events AS
 SELECT task_id, seq, event_type, status, error_code, at FROM ratelimit.task_events ORDER BY at DESC, task_id DESC, seq DESC;
 COMMENT ON VIEW ratelimit.recent_events IS 'events of tasks that nobody has taken yet, the newest first';
+COMMENT ON COLUMN ratelimit.recent_events.task_id IS 'the task';
+COMMENT ON COLUMN ratelimit.recent_events.seq IS 'counts the events of the task';
+COMMENT ON COLUMN ratelimit.recent_events.event_type IS 'task. and the new state, or task.recovered after a cold start';
+COMMENT ON COLUMN ratelimit.recent_events.status IS 'the state that the task came to';
+COMMENT ON COLUMN ratelimit.recent_events.error_code IS 'why, when it failed or was cancelled';
+COMMENT ON COLUMN ratelimit.recent_events.at IS 'when';
 
 -- Functions: buckets -------------------------------------------------------------------------------------------------
 
@@ -714,6 +809,18 @@ CREATE VIEW ratelimit.bucket_state AS
 		backpressure_seen, refilled_at, next_dispatch_at, cool_until, claimed_retry_at, last_ramp_at
 	FROM ratelimit.bucket_rows();
 COMMENT ON VIEW ratelimit.bucket_state IS 'every rule of every bucket, with its tokens as of now';
+COMMENT ON COLUMN ratelimit.bucket_state.bucket_id IS 'the bucket';
+COMMENT ON COLUMN ratelimit.bucket_state.rule_id IS 'its rule';
+COMMENT ON COLUMN ratelimit.bucket_state.capacity IS 'permits that it can hold';
+COMMENT ON COLUMN ratelimit.bucket_state.base_rps IS 'configured rate, permits per second';
+COMMENT ON COLUMN ratelimit.bucket_state.min_rps IS 'the rate never falls below this';
+COMMENT ON COLUMN ratelimit.bucket_state.max_rps IS 'the rate never climbs above this';
+COMMENT ON COLUMN ratelimit.bucket_state.ceiling_configured IS 'whether some call has configured max_rps';
+COMMENT ON COLUMN ratelimit.bucket_state.backpressure_seen IS 'whether the bucket was ever penalized';
+COMMENT ON COLUMN ratelimit.bucket_state.refilled_at IS 'when its tokens were last counted';
+COMMENT ON COLUMN ratelimit.bucket_state.next_dispatch_at IS 'no permit is scheduled before this';
+COMMENT ON COLUMN ratelimit.bucket_state.claimed_retry_at IS 'when the last refusal said to ask again';
+COMMENT ON COLUMN ratelimit.bucket_state.last_ramp_at IS 'when the rate last climbed';
 COMMENT ON COLUMN ratelimit.bucket_state.tokens IS 'permits that could be granted now, not looking at the cooldown';
 COMMENT ON COLUMN ratelimit.bucket_state.refill_rps IS 'rate learned so far, permits per second';
 COMMENT ON COLUMN ratelimit.bucket_state.cool_until IS 'nothing is granted before this; NULL when the bucket was never penalized';
@@ -768,6 +875,14 @@ SELECT d.datname AS database, w.state, w.launcher_pid, w.worker_pid, w.rounds, w
 FROM ratelimit.worker_rows() w JOIN pg_catalog.pg_database d ON d.oid OPERATOR(pg_catalog.=) w.database;
 COMMENT ON VIEW ratelimit.worker_status IS
 	'the background worker: one row for each database that it looks after, and one for this database in any case';
+COMMENT ON COLUMN ratelimit.worker_status.database IS 'the database';
+COMMENT ON COLUMN ratelimit.worker_status.launcher_pid IS 'process that starts the workers';
+COMMENT ON COLUMN ratelimit.worker_status.worker_pid IS 'process that is at work now';
+COMMENT ON COLUMN ratelimit.worker_status.last_round_at IS 'when the last round began';
+COMMENT ON COLUMN ratelimit.worker_status.last_round_ms IS 'how long it took';
+COMMENT ON COLUMN ratelimit.worker_status.total_rows IS 'rows of all rounds since the server started';
+COMMENT ON COLUMN ratelimit.worker_status.last_error_at IS 'when the last error happened';
+COMMENT ON COLUMN ratelimit.worker_status.last_sqlstate IS 'its SQLSTATE';
 COMMENT ON COLUMN ratelimit.worker_status.state IS
 	'working, idle, failing, not seen yet; or why there is no worker: not preloaded, standby, no launcher';
 COMMENT ON COLUMN ratelimit.worker_status.rounds IS 'rounds that came to an end, well or not, since the server started';
@@ -777,45 +892,38 @@ COMMENT ON COLUMN ratelimit.worker_status.last_error IS 'the last error, also wh
 
 SELECT ratelimit.extension_created();
 
-REVOKE ALL ON FUNCTION ratelimit.worker_rows(), ratelimit.extension_created(), @extschema@.rl_reap(int4) FROM PUBLIC;
-REVOKE ALL ON FUNCTION
-	@extschema@.rl_check(text, text, text, float8, float8, int4),
-	@extschema@.rl_check(jsonb),
-	@extschema@.rl_consume(text, text, text, float8, float8, int4),
-	@extschema@.rl_consume(jsonb),
-	@extschema@.rl_reserve(text, text, text, float8, float8, int4, int4, text, text, text),
-	@extschema@.rl_reserve(jsonb, text, text),
-	@extschema@.rl_enforce(text, text, text, float8, float8, int4),
-	@extschema@.rl_enforce(jsonb),
-	@extschema@.rl_headers(ratelimit.decision[]),
-	@extschema@.rl_commit(uuid[], jsonb),
-	@extschema@.rl_release(uuid[], uuid[], text),
-	@extschema@.rl_attach(text, uuid[], uuid[]),
-	@extschema@.rl_renew(uuid[], int4),
-	@extschema@.rl_route(jsonb, text),
-	@extschema@.rl_worker_heartbeat(text, int4),
-	@extschema@.rl_worker_stop(text),
-	@extschema@.rl_start(text, text, int4, text, bool),
-	@extschema@.rl_heartbeat(text, uuid, int4),
-	@extschema@.rl_submission(text, uuid, text, text),
-	@extschema@.rl_finish(text, uuid, text, jsonb, text),
-	@extschema@.rl_resolve(text, text),
-	@extschema@.rl_take_events(int4),
-	@extschema@.rl_recover(int4, bool),
-	@extschema@.rl_verify(),
-	@extschema@.rl_admit(text, jsonb, text, int4, text),
-	@extschema@.rl_enqueue(text, jsonb, int4),
-	@extschema@.rl_rebind(text, jsonb),
-	@extschema@.rl_dispatch(int4),
-	@extschema@.rl_status(text),
-	@extschema@.rl_waiting(int4, text),
-	@extschema@.rl_defer(text, text, int8),
-	@extschema@.rl_renew_waiters(text[], text[]),
-	@extschema@.rl_cancel(text, text, text),
-	@extschema@.rl_acquire_bucket(text, jsonb, int4, int4),
-	@extschema@.rl_penalize(text, int8),
-	ratelimit.reap_buckets(int4, int8),
-	ratelimit.bucket_rows(),
-	ratelimit.refuse_rewrite()
-FROM PUBLIC;
-REVOKE ALL ON PROCEDURE @extschema@.rl_admit_wait(text, jsonb, interval, int4, ratelimit.admission) FROM PUBLIC;
+-- Levels -------------------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION @extschema@.rl_grant(role name, level text)
+RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_grant';
+COMMENT ON FUNCTION @extschema@.rl_grant(name, text) IS
+	'gives a role what a client, worker, operator or monitor needs, in place of the level that it had; for the owner of the extension';
+
+CREATE FUNCTION @extschema@.rl_revoke(role name)
+RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_revoke';
+COMMENT ON FUNCTION @extschema@.rl_revoke(name) IS
+	'takes back what rl_grant has given to a role; for the owner of the extension';
+
+CREATE FUNCTION ratelimit.level_rows(OUT level text, OUT routine text)
+RETURNS SETOF record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_level_rows';
+COMMENT ON FUNCTION ratelimit.level_rows() IS 'what each level of rl_grant may call, by name, and what is for public and for the owner';
+
+-- PUBLIC may call rl_shard and rl_version only; whatever else there is, and will be, is for rl_grant.
+DO $revoke$
+DECLARE
+	routine pg_catalog.regprocedure;
+BEGIN
+	FOR routine IN
+		SELECT d.objid FROM pg_catalog.pg_depend d
+		JOIN pg_catalog.pg_extension e ON e.oid OPERATOR(pg_catalog.=) d.refobjid AND e.extname OPERATOR(pg_catalog.=) 'ratelimit'
+		JOIN pg_catalog.pg_proc p ON p.oid OPERATOR(pg_catalog.=) d.objid
+		WHERE d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_proc'::pg_catalog.regclass
+			AND d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_extension'::pg_catalog.regclass
+			AND d.deptype OPERATOR(pg_catalog.=) 'e'
+			AND NOT EXISTS (SELECT FROM ratelimit.level_rows() l
+				WHERE l.level OPERATOR(pg_catalog.=) 'public' AND l.routine OPERATOR(pg_catalog.=) p.proname::pg_catalog.text)
+	LOOP
+		EXECUTE pg_catalog.format('REVOKE ALL ON ROUTINE %s FROM PUBLIC', routine);
+	END LOOP;
+END
+$revoke$;

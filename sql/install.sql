@@ -16,6 +16,10 @@ SELECT test.error('CREATE EXTENSION ratelimit');
 \t off
 \pset format aligned
 DROP SCHEMA ratelimit;
+-- Nor is a function of somebody else's, which would stay his.
+CREATE FUNCTION public.rl_check(limits jsonb) RETURNS SETOF int LANGUAGE sql AS 'SELECT 1';
+SELECT left(test.error('CREATE EXTENSION ratelimit'), 5);
+DROP FUNCTION public.rl_check(jsonb);
 SELECT count(*) AS extensions FROM pg_extension WHERE extname = 'ratelimit';
 -- The default: functions in public, tables, types and views in ratelimit.
 CREATE EXTENSION ratelimit;

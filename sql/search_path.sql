@@ -40,6 +40,13 @@ CREATE DOMAIN hostile.uuid AS pg_catalog.uuid CHECK (hostile.trap('uuid'));
 CREATE DOMAIN hostile.float8 AS pg_catalog.float8 CHECK (hostile.trap('float8'));
 CREATE TABLE hostile.counters (LIKE hostile.traps);
 CREATE TABLE hostile.pg_class (LIKE hostile.traps);
+CREATE FUNCTION hostile.round(numeric, int) RETURNS numeric LANGUAGE sql AS $$ SELECT 0::pg_catalog.numeric FROM hostile.trap('round') $$;
+CREATE FUNCTION hostile.format(pg_catalog.text, pg_catalog.name) RETURNS pg_catalog.text LANGUAGE sql AS $$ SELECT 'hostile.traps'::pg_catalog.text FROM hostile.trap('format') $$;
+CREATE FUNCTION hostile.decision_clock() RETURNS pg_catalog.timestamptz LANGUAGE sql AS $$ SELECT pg_catalog.now() FROM hostile.trap('decision_clock') $$;
+CREATE TABLE hostile.pg_proc (LIKE hostile.traps);
+CREATE TABLE hostile.pg_depend (LIKE hostile.traps);
+CREATE TABLE hostile.windows (LIKE hostile.traps);
+CREATE FUNCTION hostile.rl_top(x pg_catalog.name) RETURNS pg_catalog.bool LANGUAGE sql AS $$ SELECT hostile.trap('rl_top') $$;
 RESET ROLE;
 -- The traps work.
 SET search_path = hostile, public, pg_catalog;
@@ -81,12 +88,35 @@ SELECT * FROM rl_release((SELECT pg_catalog.array_agg(reservation_id) FROM ratel
 RESET ratelimit.retention;
 SELECT rl_shard('key', '{123456789}'), rl_shard('01890a5d-ac96-7abc-8123-456789abcdef'), rl_version() IS NOT NULL AS version;
 SELECT rl_consume('key', 'a', 'rpm', -1);
+SELECT rl_enforce('key', 'd', 'rpm', 1);
+SELECT rl_enforce('key', 'd', 'rpm', 1);
+SELECT rl_headers(pg_catalog.array_agg(d)) FROM rl_check('key', 'd', 'rpm', 1) d;
+SELECT scope_key, percent_used FROM rl_top(1);
+SELECT pg_catalog.count(*) FROM ratelimit.windows;
+SELECT pg_catalog.count(*) FROM ratelimit.live_leases;
+SELECT pg_catalog.count(*) FROM ratelimit.queue;
+SELECT waiting FROM ratelimit.queue_metrics;
+SELECT pg_catalog.count(*) FROM ratelimit.live_workers;
+SELECT pg_catalog.count(*) FROM ratelimit.bucket_state;
+SELECT rl_grant('regress_ratelimit_hostile', 'monitor');
+SELECT pg_catalog.has_function_privilege('regress_ratelimit_hostile', 'public.rl_verify()', 'EXECUTE') AS verify,
+	pg_catalog.has_function_privilege('regress_ratelimit_hostile', 'public.rl_consume(jsonb)', 'EXECUTE') AS consume;
+SELECT rl_revoke('regress_ratelimit_hostile');
 SELECT pg_catalog.count(*) AS sprung FROM hostile.traps;
 -- CREATE EXTENSION itself.
 BEGIN;
 DROP EXTENSION ratelimit;
 CREATE EXTENSION ratelimit SCHEMA public;
 SELECT allowed, used FROM rl_consume('key', 'a', 'rpm', 5);
+SELECT pg_catalog.count(*) AS sprung FROM hostile.traps;
+ROLLBACK;
+-- Into a schema that is full of traps.
+BEGIN;
+DROP EXTENSION ratelimit;
+CREATE EXTENSION ratelimit SCHEMA hostile;
+SELECT allowed, used FROM hostile.rl_consume('key', 'a', 'rpm', 5);
+SELECT pg_catalog.count(*) AS callable FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_depend d ON d.objid OPERATOR(pg_catalog.=) p.oid AND d.deptype OPERATOR(pg_catalog.=) 'e'
+WHERE p.proname::pg_catalog.text OPERATOR(pg_catalog.~) '^rl_' AND pg_catalog.has_function_privilege('regress_ratelimit_hostile', p.oid, 'EXECUTE');
 SELECT pg_catalog.count(*) AS sprung FROM hostile.traps;
 ROLLBACK;
 -- An empty search path.

@@ -77,6 +77,9 @@ PREPARE finish4 AS SELECT rl_finish($1, $2, $3, $4);
 PREPARE finish5 AS SELECT rl_finish($1, $2, $3, $4, $5);
 PREPARE resolve2 AS SELECT rl_resolve($1, $2);
 PREPARE events1 AS SELECT task_id FROM rl_take_events($1);
+PREPARE top1 AS SELECT scope_key FROM rl_top($1);
+PREPARE grant2 AS SELECT rl_grant($1, $2);
+PREPARE revoke1 AS SELECT rl_revoke($1);
 PREPARE shard1 AS SELECT rl_shard($1);
 PREPARE shard2 AS SELECT rl_shard($1, $2);
 -- What each parameter was taken for.
@@ -125,6 +128,11 @@ EXECUTE acquire2('b', '[{"rule_id": "r", "requests_per_window": 7, "window_ms": 
 EXECUTE acquire3('b', '[{"rule_id": "r", "requests_per_window": 7, "window_ms": 1000}]', '2');
 EXECUTE acquire4('b', '[{"rule_id": "r", "requests_per_window": 7, "window_ms": 1000}]', '9', '1');
 EXECUTE penalize2('b', '1000');
+EXECUTE top1('1');
+CREATE ROLE regress_ratelimit_untyped;
+EXECUTE grant2('regress_ratelimit_untyped', 'client');
+EXECUTE revoke1('regress_ratelimit_untyped');
+DROP ROLE regress_ratelimit_untyped;
 EXECUTE shard1('01890a5d-ac96-7abc-8123-456789abcdef');
 EXECUTE shard2('key', '{123456789}');
 -- Literals, without types either.

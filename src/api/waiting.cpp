@@ -62,10 +62,8 @@ pg::Vector<store::TaskRow> first_waiting(
 	return tasks;
 }
 
-Datum waiting(FunctionCallInfo fcinfo)
+Datum list_waiting(FunctionCallInfo fcinfo, std::int32_t tasks_max, const std::optional<core::TaskMode> &mode)
 {
-	const std::int32_t tasks_max = batch_argument(fcinfo, 0, "max_tasks", core::limits::dispatch_tasks_default);
-	const std::optional<core::TaskMode> mode = mode_argument(fcinfo, 1);
 	pg::SetResult result(fcinfo);
 	pg::Vector<Admission> admissions;
 	pg::Session session;
@@ -81,6 +79,12 @@ Datum waiting(FunctionCallInfo fcinfo)
 		result.add(row);
 	}
 	return Datum(0);
+}
+
+Datum waiting(FunctionCallInfo fcinfo)
+{
+	const std::int32_t tasks_max = batch_argument(fcinfo, 0, "max_tasks", core::limits::dispatch_tasks_default);
+	return list_waiting(fcinfo, tasks_max, mode_argument(fcinfo, 1));
 }
 
 // --- rl_renew_waiters ----------------------------------------------------------------------------------------------
@@ -180,5 +184,6 @@ Datum cancel(FunctionCallInfo fcinfo)
 
 RATELIMIT_FUNCTION(rl_status) { return ratelimit::api::status(fcinfo); }
 RATELIMIT_FUNCTION(rl_waiting) { return ratelimit::api::waiting(fcinfo); }
+RATELIMIT_FUNCTION(rl_queue_rows) { return ratelimit::api::list_waiting(fcinfo, INT32_MAX, std::nullopt); }
 RATELIMIT_FUNCTION(rl_renew_waiters) { return ratelimit::api::renew_waiters(fcinfo); }
 RATELIMIT_FUNCTION(rl_cancel) { return ratelimit::api::cancel(fcinfo); }

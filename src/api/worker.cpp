@@ -59,3 +59,9 @@ Datum stop(FunctionCallInfo fcinfo)
 
 RATELIMIT_FUNCTION(rl_worker_heartbeat) { return ratelimit::api::heartbeat(fcinfo); }
 RATELIMIT_FUNCTION(rl_worker_stop) { return ratelimit::api::stop(fcinfo); }
+
+RATELIMIT_FUNCTION(rl_worker_stale_at)
+{
+	const Datum heartbeat_at = ratelimit::api::required_datum(fcinfo, 0, "heartbeat_at");
+	return ratelimit::pg::timestamp_datum(ratelimit::store::stale_at({ratelimit::pg::timestamp_us(heartbeat_at)}).us);
+}

@@ -42,6 +42,7 @@ inline constexpr Span defer_min = Span::from_seconds(1);
 inline constexpr Span defer_max = Span::from_seconds(60);
 inline constexpr Span defer_asked_max = Span::from_seconds(seconds_max); // what rl_defer may be asked for
 inline constexpr std::int32_t dispatch_tasks_default = 64;
+inline constexpr std::int32_t top_keys_default = 20;
 
 inline constexpr std::int32_t shard_count = 4096;
 

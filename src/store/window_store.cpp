@@ -44,6 +44,11 @@ Statement settle_statement{
 
 Statement delete_statement{"DELETE FROM ratelimit.counters WHERE ctid {=} $1", {TIDOID}};
 
+Statement top_statement{"SELECT scope_type, scope_key, metric, window_seconds, limit_value, used, reserved, percent_used"
+						" FROM ratelimit.windows ORDER BY percent_used DESC, scope_type, scope_key, metric, window_seconds"
+						" LIMIT $1",
+	{INT4OID}, pg::Scans::whole_tables};
+
 Parameters key_parameters(const CounterKey &key)
 {
 	Parameters parameters;
@@ -154,6 +159,19 @@ void delete_counter(const CounterRow &locked)
 	Parameters parameters;
 	parameters.add(place_datum(locked));
 	(void)delete_statement.run(Access::write, parameters);
+}
+
+pg::Vector<TopCounter> read_top_counters(std::int32_t count)
+{
+	Parameters parameters;
+	parameters.add(Int32GetDatum(count));
+	const Rows rows = top_statement.run(Access::read, parameters);
+	pg::Vector<TopCounter> counters;
+	counters.reserve(rows.count());
+	for (std::size_t i = 0; i < rows.count(); i++)
+		counters.push_back({rows.datum(i, 1), rows.datum(i, 2), rows.datum(i, 3), rows.int4(i, 4), rows.float8(i, 5),
+			rows.float8(i, 6), rows.float8(i, 7), rows.float8(i, 8)});
+	return counters;
 }
 
 } // namespace ratelimit::store

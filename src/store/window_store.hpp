@@ -9,6 +9,7 @@
 #include "core/request.hpp"
 #include "core/window.hpp"
 #include "pg/index_scan.hpp"
+#include "pg/memory.hpp"
 
 namespace ratelimit::store {
 
@@ -54,6 +55,21 @@ void write_counter(const CounterRow &locked, const CounterUpdate &update);
 
 // Changes the amounts of a locked row, and neither its limit nor its window.
 void settle_counter(const CounterRow &locked, const core::StoredWindow &settled, core::Instant at);
+
+// A counter of a current window, with its texts as they are stored; as long as the session.
+struct TopCounter {
+	Datum scope_type;
+	Datum scope_key;
+	Datum metric;
+	std::int32_t window_seconds;
+	double limit;
+	double used;
+	double reserved;
+	double percent_used;
+};
+
+// Those nearest to or furthest over their limit.
+[[nodiscard]] pg::Vector<TopCounter> read_top_counters(std::int32_t count);
 
 // Takes back a row that this call has inserted.
 void delete_counter(const CounterRow &locked);

@@ -9,7 +9,7 @@ SELECT d.classid, d.objid, (pg_identify_object(d.classid, d.objid, 0)).*
 FROM pg_depend d JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid
 WHERE e.extname = 'ratelimit' AND d.deptype = 'e';
 
-SELECT plan(24);
+SELECT plan(26);
 
 SELECT has_extension('ratelimit', 'the extension is there');
 SELECT is((SELECT extversion FROM pg_extension WHERE extname = 'ratelimit'), rl_version(), 'the library and the catalog have the same version');
@@ -49,6 +49,10 @@ SELECT is((SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod),
 
 SELECT is_empty($$SELECT m.type, m.identity FROM members m JOIN pg_class c ON m.classid = 'pg_class'::regclass AND m.objid = c.oid
 	WHERE c.relkind IN ('r', 'v', 'm', 'S') AND obj_description(m.objid, 'pg_class') IS NULL$$, 'tables and views have a comment');
+SELECT is_empty($$SELECT c.oid::regclass, a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+	WHERE c.relnamespace = 'ratelimit'::regnamespace AND c.relkind = 'v' AND col_description(c.oid, a.attnum) IS NULL$$, 'and so has every column of a view');
+SELECT views_are('ratelimit', ARRAY['windows', 'live_leases', 'queue', 'queue_metrics', 'bucket_state', 'live_workers', 'worker_status', 'recent_events'],
+	'the views of the contract');
 SELECT is_empty($$SELECT m.identity FROM members m WHERE m.type IN ('function', 'procedure') AND obj_description(m.objid, 'pg_proc') IS NULL$$, 'functions have a comment');
 -- The row type and the array type of a table are described with the table.
 SELECT is_empty($$SELECT t.oid::regtype FROM pg_type t LEFT JOIN pg_class c ON c.oid = t.typrelid WHERE t.typnamespace = 'ratelimit'::regnamespace

@@ -45,7 +45,15 @@ INSERT INTO expected VALUES
 	('rl_acquire_bucket', 'bucket_id text, rules jsonb, requested integer DEFAULT 1, observed_successes integer DEFAULT 0',
 		'ratelimit.bucket_grant', 'v', 'u', false),
 	('rl_penalize', 'bucket_id text, cooldown_ms bigint', 'integer', 'v', 'u', false),
+	('rl_top', 'max_keys integer DEFAULT 20, OUT scope_type text, OUT scope_key text, OUT metric text, OUT window_seconds integer, OUT limit_value double precision, OUT used double precision, OUT reserved double precision, OUT percent_used double precision',
+		'SETOF record', 'v', 'u', false),
+	('rl_grant', 'role name, level text', 'void', 'v', 'u', false),
+	('rl_revoke', 'role name', 'void', 'v', 'u', false),
 	-- Not for callers, hence in schema ratelimit.
+	('level_rows', 'OUT level text, OUT routine text', 'SETOF record', 'v', 'u', false),
+	('queue_rows', '', 'SETOF ratelimit.admission', 'v', 'u', false),
+	('decision_clock', '', 'timestamp with time zone', 'v', 'u', false),
+	('worker_stale_at', 'heartbeat_at timestamp with time zone', 'timestamp with time zone', 'v', 'u', false),
 	('reap_buckets', 'batch integer DEFAULT 500, retention_ms bigint DEFAULT 86400000', 'integer', 'v', 'u', false),
 	('bucket_rows', 'OUT bucket_id text, OUT rule_id text, OUT tokens double precision, OUT capacity double precision, OUT refill_rps double precision, OUT base_rps double precision, OUT min_rps double precision, OUT max_rps double precision, OUT ceiling_configured boolean, OUT backpressure_seen boolean, OUT refilled_at timestamp with time zone, OUT next_dispatch_at timestamp with time zone, OUT cool_until timestamp with time zone, OUT claimed_retry_at timestamp with time zone, OUT last_ramp_at timestamp with time zone',
 		'SETOF record', 'v', 'u', false),
@@ -73,7 +81,7 @@ SELECT p.*, pg_get_function_arguments(p.oid) AS arguments, pg_get_function_resul
 FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
 JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid AND e.extname = 'ratelimit';
 
-SELECT plan(19);
+SELECT plan(23);
 
 SELECT bag_eq('SELECT proname::text, arguments FROM found', 'SELECT name, arguments FROM expected', 'every function has the arguments and defaults of the contract');
 SELECT bag_eq('SELECT proname::text, arguments, result FROM found', 'SELECT name, arguments, result FROM expected', 'every function returns what the contract says');
@@ -98,5 +106,13 @@ SELECT bag_eq($$SELECT proname::text, arguments, has_function_privilege('pgtap_r
 SELECT is_empty($$SELECT f.oid::regprocedure, a.grantee::regrole FROM found f, aclexplode(f.proacl) a WHERE a.grantee NOT IN (0, f.proowner)$$,
 	'nobody else has got a privilege at installation');
 
+SELECT is_empty($$SELECT DISTINCT proname FROM found WHERE proname LIKE 'rl\_%' AND proname::text NOT IN (SELECT routine FROM ratelimit.level_rows())$$,
+	'each has a level, or is for PUBLIC or the owner alone');
+SELECT set_eq($$SELECT routine FROM ratelimit.level_rows() WHERE level = 'public'$$, 'SELECT name FROM expected WHERE public_may_call', 'those for PUBLIC are those that PUBLIC may call');
+SELECT is_empty($$SELECT routine FROM ratelimit.level_rows() WHERE routine NOT IN (SELECT proname::text FROM found)$$, 'no level names a function that is not there');
+-- What a view calls, its reader calls.
+SELECT is_empty($$SELECT DISTINCT p.proname FROM pg_rewrite r JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
+	JOIN found p ON d.refclassid = 'pg_proc'::regclass AND d.refobjid = p.oid
+	WHERE p.proname::text NOT IN (SELECT routine FROM ratelimit.level_rows() WHERE level = 'monitor')$$, 'a monitor may call what the views call');
 SELECT * FROM finish();
 ROLLBACK;

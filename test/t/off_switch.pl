@@ -28,7 +28,7 @@ sub ask_until
 sub set_for_all
 {
 	my ($assignment) = @_;
-	$node->safe_psql('postgres', "ALTER SYSTEM $assignment");
+	$node->safe_psql('postgres', "SELECT rl_version(); ALTER SYSTEM $assignment");
 	$node->reload;
 	return;
 }
