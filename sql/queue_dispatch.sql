@@ -118,6 +118,34 @@ SELECT rl_release(lease_ids => lease_ids) FROM rl_status('hold2');
 SELECT test.stand(d) FROM rl_dispatch() d;
 SELECT * FROM test.problems();
 
+-- It stops at a task for which there are no workers, though others behind it could go, and goes on when there are.
+CALL test.begin();
+SELECT test.job('a', '2025-01-01 12:00:00+00', jsonb_build_array(test.slot('m'), test.slot('pool', NULL, '{"limit_from": "worker_capacity", "fifo": false}')));
+SELECT test.job('b', '2025-01-01 12:00:01+00', jsonb_build_array(test.slot('n')));
+SELECT test.stand(d) FROM rl_dispatch() d;
+SELECT rl_worker_heartbeat('w', 1);
+SELECT test.stand(d) FROM rl_dispatch() d;
+SELECT * FROM test.problems();
+
+-- All of those that are ordered nowhere and fit go in one call, past one that does not.
+CALL test.begin();
+SELECT test.job('f' || i, '2025-01-01 12:00:00+00', jsonb_build_array(test.slot('pool', 4, jsonb_build_object('fifo', false)),
+	test.slot('p' || (i = 1)::int, CASE i WHEN 1 THEN 0.5 ELSE 9 END, '{"fifo": false, "amount": 0.5}'))) FROM generate_series(1, 6) i;
+SELECT allowed FROM rl_reserve('model', 'p1', 'concurrent', 9);
+SELECT test.stand(d) FROM rl_dispatch() d;
+SELECT * FROM test.problems();
+
+-- A task that is ordered nowhere and waits for a scope that is not its first is looked at each time.
+CALL test.begin();
+SET ratelimit.clock = '2025-01-01 12:00:00+00';
+SELECT test.stand(rl_admit('h', jsonb_build_array(test.slot('second')), 'async'));
+SELECT test.job('f', '2025-01-01 12:00:01+00', jsonb_build_array(test.slot('first', 9, '{"fifo": false}'), test.slot('second', 1, '{"fifo": false}')));
+SELECT test.stand(d) FROM rl_dispatch() d;
+SELECT test.stand(d) FROM rl_dispatch() d;
+SELECT rl_cancel('h');
+SELECT test.stand(d) FROM rl_dispatch() d;
+SELECT * FROM test.problems();
+
 -- Of several planned tasks only those with a limit reckon with the scope's room: expired leases make way for all of them.
 CALL test.begin();
 SET ratelimit.clock = '2025-01-01 12:00:00+00';

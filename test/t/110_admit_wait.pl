@@ -117,6 +117,29 @@ like(finish($locked), qr/,admitted,t,t,/, 'a release meanwhile is not forgotten'
 cmp_ok(time - $told, '<', 4, 'it is admitted at once, not at its next look, five seconds later');
 finish($holds);
 
+# --- told between its look and its sleep ----------------------------------------------------------------------------
+
+# A trigger keeps the commit of its renewal busy for three seconds, without a wait that would reset the latch. It has looked
+# before, so a latch that is set meanwhile must be found by its sleep.
+is(take('holder6', 'spun'), 'admitted', 'the slot is taken');
+sql("CREATE FUNCTION spin() RETURNS trigger LANGUAGE plpgsql AS \$\$
+	DECLARE began timestamptz := clock_timestamp();
+	BEGIN
+		IF NEW.task_id = 'spun' AND NEW.status = 'waiting' AND NEW.waiter_expires_at > OLD.waiter_expires_at THEN
+			WHILE clock_timestamp() < began + interval '3 s' LOOP END LOOP;
+		END IF;
+		RETURN NULL;
+	END \$\$;
+	CREATE CONSTRAINT TRIGGER spin AFTER UPDATE ON ratelimit.tasks DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION spin()");
+my $spun = begin_wait('spun', 'spun');
+ok(defined poll_for("SELECT state = 'active' AND wait_event IS NULL AND xact_start < clock_timestamp() - interval '300 ms'
+	FROM pg_stat_activity WHERE application_name = 'spun'", 60), 'it commits a renewal');
+sql("SELECT rl_release('{}', ARRAY(SELECT lease_id FROM ratelimit.leases WHERE scope_key = 'spun'))");
+my $released_at = time;
+like(finish($spun), qr/,admitted,t,t,/, 'a release after its look is not forgotten');
+cmp_ok(time - $released_at, '<', 5.5, 'it is admitted when it has committed, not five seconds later');
+sql("DROP TRIGGER spin ON ratelimit.tasks; DROP FUNCTION spin()");
+
 # --- taken over by a later call -------------------------------------------------------------------------------------
 
 my $began = time;
@@ -127,10 +150,28 @@ is(state_of('sleeper'), 'waiting', 'the task waits on');
 is(sql("SELECT waiter_pid = (SELECT pid FROM pg_stat_activity WHERE application_name = 'later') FROM ratelimit.tasks
 	WHERE task_id = 'sleeper'"), 't', 'for the later call');
 
+# Taken over by a call that is admitted at once: that is not the earlier one's admission.
+is(take('holder7', 'overtaken'), 'admitted', 'the slot is taken');
+my $overtaken = begin_wait('overtaken', 'overtaken');
+sql("BEGIN; SELECT rl_cancel('holder7'); SELECT rl_admit('overtaken', '" . scope('overtaken') . "', waiter_id => 'x'); COMMIT");
+like(finish($overtaken), qr/,overtaken,sync,waiting,f,f,.*,\{\},/, 'a later call is admitted: the earlier one goes on waiting, without its slots');
+is(state_of('overtaken'), 'admitted', 'the task has its slot');
+
+# --- moved by somebody else -----------------------------------------------------------------------------------------
+
+is(take('holder8', 'from'), 'admitted', 'the slot is taken');
+my $moved = begin_wait('moved', 'from');
+like(sql("SELECT rl_rebind('moved', '" . scope('to') . "')"), qr/,waiting,/, 'somebody moves the task to a free scope');
+like(finish($moved), qr/,admitted,t,t,/, 'the sleeper is told and goes');
+is(sql("SELECT scope_key FROM ratelimit.leases WHERE task_id = 'moved'"), 'to', 'there, not where it began');
+
 # --- cancelled from elsewhere ---------------------------------------------------------------------------------------
 
+sleep 1; # into its sleep
 is(sql("SELECT rl_cancel('sleeper', 'not needed')"), 't', 'somebody cancels the task');
+$began = time;
 like(finish($later), qr/,cancelled,f,f,"not needed",/, 'the sleeper says so');
+cmp_ok(time - $began, '<', 3, 'at once');
 
 # --- ended by the client --------------------------------------------------------------------------------------------
 

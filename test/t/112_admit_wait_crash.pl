@@ -104,4 +104,18 @@ stage('leaving after a cancel', 'leaving', 'TRIGGER stop AFTER DELETE ON ratelim
 stage('renewing its lease', 'renewing', "TRIGGER stop AFTER UPDATE ON ratelimit.tasks FOR EACH ROW
 	WHEN (NEW.waiter_expires_at > OLD.waiter_expires_at + interval '100 ms')", 'PgSleep', 'waiting');
 
+# What the client was told is on disk, though the renewals before it need not be.
+$node->append_conf('postgresql.conf', "wal_writer_delay = 10s\n");
+$node->reload;
+sql("SELECT rl_admit('holder_told', '" . scopes('told') . "')");
+my $told = begin_call('told', 'told');
+await_sleep('Extension');
+release('told');
+$told->{run}->finish;
+like($told->{out}, qr/,admitted,t,t,/, 'a sleeper is admitted');
+$node->stop('immediate');
+$node->start;
+is(sql("SELECT status FROM ratelimit.tasks WHERE task_id = 'told'"), 'admitted', '... and still is after a crash at once');
+is(queue_drift($node), '', '... rows and aggregates agree');
+
 done_testing();
