@@ -137,7 +137,7 @@ SELECT * FROM picture;
 \echo 'ends. This one has none, so it is one try, and the line is as clean as before:'
 \echo
 CALL rl_admit_wait('f', '[{"scope_type": "provider", "scope_key": "slow", "limit": 2, "queue_limit": 10}]', max_wait => '0') \gset
-SELECT task_id, status, reason FROM (SELECT (:'result'::ratelimit.admission).*) AS answer;
+SELECT task_id, status, reason FROM rl_status('f');
 \echo 'The whole line in one row, for a dashboard:'
 \echo
 SELECT * FROM ratelimit.queue_metrics;
