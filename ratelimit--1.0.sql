@@ -892,6 +892,32 @@ COMMENT ON COLUMN ratelimit.worker_status.last_error IS 'the last error, also wh
 
 SELECT ratelimit.extension_created();
 
+-- Statistics ---------------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION ratelimit.statistics_rows(OUT function text, OUT scope_type text, OUT metric text, OUT allowed int8, OUT denied int8,
+	OUT waits int8, OUT wake_ups int8, OUT reaped int8, OUT recovered int8, OUT since timestamptz)
+RETURNS SETOF record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_statistics_rows';
+COMMENT ON FUNCTION ratelimit.statistics_rows() IS 'what the view ratelimit.statistics shows';
+
+CREATE FUNCTION @extschema@.rl_reset_statistics()
+RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'rl_reset_statistics';
+COMMENT ON FUNCTION @extschema@.rl_reset_statistics() IS 'sets the counts of ratelimit.statistics for this database to 0';
+
+CREATE VIEW ratelimit.statistics AS
+SELECT function, scope_type, metric, allowed, denied, waits, wake_ups, reaped, recovered, since FROM ratelimit.statistics_rows();
+COMMENT ON VIEW ratelimit.statistics IS
+	'what was decided and done in this database since the last reset, rolled back or not; empty without shared_preload_libraries';
+COMMENT ON COLUMN ratelimit.statistics.function IS 'the function that was called; rl_reap and rl_recover also for the background worker';
+COMMENT ON COLUMN ratelimit.statistics.scope_type IS 'of the limit or scope; NULL where a whole call is counted, (other) beyond the first thousand';
+COMMENT ON COLUMN ratelimit.statistics.metric IS 'of the limit; concurrent for scopes of tasks';
+COMMENT ON COLUMN ratelimit.statistics.allowed IS 'limits of granted calls, scopes of tasks newly admitted, tasks dispatched, acquires that gave a permit';
+COMMENT ON COLUMN ratelimit.statistics.denied IS 'limits and scopes that denied a call, acquires that gave nothing';
+COMMENT ON COLUMN ratelimit.statistics.waits IS 'calls of rl_admit_wait that had to wait';
+COMMENT ON COLUMN ratelimit.statistics.wake_ups IS 'times that a waiting task was told that its turn may have come';
+COMMENT ON COLUMN ratelimit.statistics.reaped IS 'rows that rl_reap removed or ended';
+COMMENT ON COLUMN ratelimit.statistics.recovered IS 'rows that rl_recover took back, ended or repaired';
+COMMENT ON COLUMN ratelimit.statistics.since IS 'when counting began: the last reset, or the start of the server';
+
 -- Levels -------------------------------------------------------------------------------------------------------------
 
 CREATE FUNCTION @extschema@.rl_grant(role name, level text)

@@ -2,12 +2,20 @@
 #include "api/admit_call.hpp"
 #include "api/arguments.hpp"
 #include "api/off_switch.hpp"
+#include "api/statistics.hpp"
 #include "pg/entry.hpp"
 #include "pg/spi.hpp"
 
 namespace ratelimit::api {
 
 namespace {
+
+pg::statistics::Source source_of(Ask ask) noexcept
+{
+	return ask == Ask::admit     ? pg::statistics::Source::rl_admit
+	       : ask == Ask::enqueue ? pg::statistics::Source::rl_enqueue
+	                             : pg::statistics::Source::none;
+}
 
 Datum answer(FunctionCallInfo fcinfo, const AdmitRequest &request)
 {
@@ -19,6 +27,7 @@ Datum answer(FunctionCallInfo fcinfo, const AdmitRequest &request)
 		fcinfo->isnull = true;
 		return Datum(0);
 	}
+	count_admission(source_of(request.ask), *admission, request.scopes.list);
 	AdmissionRow row = admission_row(1, *admission);
 	return pg::composite_result(fcinfo, row);
 }

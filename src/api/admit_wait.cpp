@@ -14,6 +14,7 @@
 #include "api/admit_call.hpp"
 #include "api/arguments.hpp"
 #include "api/off_switch.hpp"
+#include "api/statistics.hpp"
 #include "api/task_steps.hpp"
 #include "core/waiter.hpp"
 #include "pg/clock.hpp"
@@ -181,6 +182,7 @@ void WaitCall::enqueue()
 		answer(leave_queue(*task, core::TaskEvent::time_out, core::code_queue_timeout));
 	} else {
 		remember(*task);
+		pg::statistics::add(pg::statistics::Source::rl_admit_wait, {}, {}, pg::statistics::waits);
 		// Changes nothing yet, but the plan of the renewal is made now, and not by each sleeper in the middle of its sleep.
 		store::keep_waiter(task->task_id, waiter_id_, waiter_.lease_expires_at);
 	}
@@ -312,6 +314,7 @@ Admission WaitCall::forgotten() const
 // Keeps the row in the memory of the call.
 void WaitCall::answer(const Admission &admission)
 {
+	count_admission(pg::statistics::Source::rl_admit_wait, admission, request_.scopes.list);
 	AdmissionRow row = admission_row(1, admission);
 	const pg::ContextScope scope(round_.outer());
 	result_ = pg::composite_output(fcinfo_, row);

@@ -15,6 +15,7 @@
 #include "pg/entry.hpp"
 #include "pg/error.hpp"
 #include "pg/spi.hpp"
+#include "pg/statistics.hpp"
 #include "store/bucket_store.hpp"
 
 namespace ratelimit::api {
@@ -209,6 +210,8 @@ RATELIMIT_FUNCTION(rl_acquire_bucket)
 		api::int_argument(fcinfo, 3, "observed_successes", 0, 0, std::numeric_limits<std::int32_t>::max());
 	api::LeaseIds lease_ids;
 	const core::BucketGrant grant = api::grant_permits(bucket_id, rules, demand, lease_ids);
+	pg::statistics::add(pg::statistics::Source::rl_acquire_bucket, api::bucket_scope_type, {},
+		grant.granted > 0 ? pg::statistics::allowed : pg::statistics::denied);
 	api::GrantRow row = api::grant_row(grant, lease_ids);
 	return pg::composite_result(fcinfo, row);
 }

@@ -5,6 +5,7 @@
 #include "core/limits.hpp"
 #include "pg/entry.hpp"
 #include "pg/spi.hpp"
+#include "pg/statistics.hpp"
 #include "pg/value.hpp"
 
 namespace ratelimit::api {
@@ -20,6 +21,7 @@ Datum dispatch(FunctionCallInfo fcinfo)
 	session.connect();
 	const pg::Vector<Admission> admitted = DispatchCall(static_cast<std::size_t>(tasks_max)).run();
 	session.finish();
+	pg::statistics::add(pg::statistics::Source::rl_dispatch, {}, {}, pg::statistics::allowed, admitted.size());
 	for (std::size_t i = 0; i < admitted.size(); i++) {
 		AdmissionRow row = admission_row(i + 1, admitted[i]);
 		result.add(row);

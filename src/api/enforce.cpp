@@ -2,6 +2,7 @@
 // SQLSTATE the session chooses; it undoes the statement, and with it nothing that this call has written.
 #include "api/arguments.hpp"
 #include "api/limits_call.hpp"
+#include "api/statistics.hpp"
 #include "core/route.hpp"
 #include "pg/entry.hpp"
 #include "pg/record.hpp"
@@ -41,7 +42,10 @@ std::size_t decisive_element(const LimitsCall &limits_call, std::size_t count)
 Datum enforce(Elements &elements)
 {
 	LimitsCall limits_call(Mode::consume, elements, std::nullopt, std::nullopt);
-	if (!limits_call.run()) {
+	const bool allowed = limits_call.run();
+	for (std::size_t i = 0; i < elements.size(); i++)
+		count_outcome(pg::statistics::Source::rl_enforce, elements[i], allowed, limits_call.outcome(i));
+	if (!allowed) {
 		const std::size_t decisive = decisive_element(limits_call, elements.size());
 		throw_denied(decisive + 1, elements[decisive], limits_call.outcome(decisive));
 	}

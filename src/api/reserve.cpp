@@ -1,6 +1,7 @@
 // rl_check, rl_consume and rl_reserve, each for one limit and for a list.
 #include "api/arguments.hpp"
 #include "api/limits_call.hpp"
+#include "api/statistics.hpp"
 #include "pg/entry.hpp"
 #include "pg/spi.hpp"
 
@@ -16,6 +17,13 @@ void require_mode(Mode mode, const char *name)
 		pg::require_writes(name);
 }
 
+pg::statistics::Source source_of(Mode mode) noexcept
+{
+	return mode == Mode::check     ? pg::statistics::Source::rl_check
+	       : mode == Mode::consume ? pg::statistics::Source::rl_consume
+	                               : pg::statistics::Source::rl_reserve;
+}
+
 Datum one_limit(FunctionCallInfo fcinfo, Mode mode, const char *name)
 {
 	require_mode(mode, name);
@@ -29,6 +37,7 @@ Datum one_limit(FunctionCallInfo fcinfo, Mode mode, const char *name)
 	}
 	LimitsCall limits_call(mode, elements, task_id, request_id);
 	const bool allowed = limits_call.run();
+	count_outcome(source_of(mode), elements[0], allowed, limits_call.outcome(0));
 	DecisionRow row = decision_row(1, allowed, elements[0], limits_call.outcome(0));
 	return pg::composite_result(fcinfo, row);
 }
@@ -47,6 +56,7 @@ Datum list_of_limits(FunctionCallInfo fcinfo, Mode mode, const char *name)
 	LimitsCall limits_call(mode, elements, task_id, request_id);
 	const bool allowed = limits_call.run();
 	for (std::size_t i = 0; i < elements.size(); i++) {
+		count_outcome(source_of(mode), elements[i], allowed, limits_call.outcome(i));
 		DecisionRow row = decision_row(i + 1, allowed, elements[i], limits_call.outcome(i));
 		result.add(row);
 	}

@@ -1,6 +1,7 @@
 #include "pg/notify.hpp"
 
 #include "pg/call.hpp"
+#include "pg/statistics.hpp"
 
 namespace ratelimit::pg {
 
@@ -105,6 +106,7 @@ void notify_admission(const Sleeper &sleeper)
 		Async_Notify("ratelimit_admission", payload);
 		pfree(payload);
 	});
+	statistics::add(statistics::Source::rl_admit_wait, {}, {}, statistics::wake_ups);
 	if (sleeper.pid)
 		wake_at_commit(*sleeper.pid);
 }

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "pg/call.hpp"
+#include "pg/statistics.hpp"
 
 namespace ratelimit::pg::shared_memory {
 
@@ -33,8 +34,8 @@ shmem_startup_hook_type next_startup_hook = nullptr;
 
 void request_memory()
 {
-	RequestAddinShmemSpace(MAXALIGN(sizeof(Shared)));
-	RequestNamedLWLockTranche(tranche_name, 1);
+	RequestAddinShmemSpace(MAXALIGN(sizeof(Shared)) + MAXALIGN(statistics::memory_size()));
+	RequestNamedLWLockTranche(tranche_name, 2); // the second one for the statistics
 }
 
 // Runs a few assignments under the lock. Nothing in them may raise, so no destructor has to release it.
@@ -117,6 +118,8 @@ static void ratelimit_attach_memory(void)
 		std::memset(shared, 0, sizeof(Shared));
 		shared->lock = &GetNamedLWLockTranche(tranche_name)->lock;
 	}
+	void *const counts = ShmemInitStruct("ratelimit statistics", statistics::memory_size(), &found);
+	statistics::attach(counts, &GetNamedLWLockTranche(tranche_name)[1].lock, !found);
 	LWLockRelease(AddinShmemInitLock);
 }
 

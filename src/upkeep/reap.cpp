@@ -9,6 +9,7 @@
 #include "pg/clock.hpp"
 #include "pg/entry.hpp"
 #include "pg/settings.hpp"
+#include "pg/statistics.hpp"
 #include "store/bucket_store.hpp"
 #include "store/retention_store.hpp"
 #include "store/task_store.hpp"
@@ -225,6 +226,8 @@ Reaped reap(std::int64_t batch)
 	reaped.deleted += note(delete_idle_rows(store::IdleTable::scopes, batch));
 	reaped.deleted += note(store::delete_idle_buckets(
 		static_cast<std::int32_t>(batch), std::int64_t{settings::idle_retention_seconds()} * 1'000));
+	namespace statistics = pg::statistics;
+	statistics::add(statistics::Source::rl_reap, {}, {}, statistics::reaped, static_cast<std::uint64_t>(reaped.rows()));
 	return reaped;
 }
 

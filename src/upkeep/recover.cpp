@@ -11,7 +11,7 @@
 #include "core/task.hpp"
 #include "pg/entry.hpp"
 #include "pg/settings.hpp"
-#include "pg/wait.hpp"
+#include "pg/statistics.hpp"
 #include "pg/wait.hpp"
 #include "store/cold_start_store.hpp"
 #include "store/task_store.hpp"
@@ -149,6 +149,12 @@ void restart_task(store::TaskRow &task, Recovery &recovery)
 	holdings.finish();
 }
 
+void count(const Recovery &recovery) noexcept
+{
+	namespace statistics = pg::statistics;
+	statistics::add(statistics::Source::rl_recover, {}, {}, statistics::recovered, static_cast<std::uint64_t>(recovery.rows()));
+}
+
 } // namespace
 
 // Tasks first: the sums of the scopes follow their rows.
@@ -160,6 +166,7 @@ Recovery recover(std::int64_t batch, Round round)
 	recovery.repaired_aggregates = repair_tasks(2 * batch);
 	if (recovery.repaired_aggregates < 2 * batch)
 		recovery.repaired_aggregates += repair(2 * batch - recovery.repaired_aggregates, round);
+	count(recovery);
 	return recovery;
 }
 
@@ -183,6 +190,7 @@ Recovery recover_everything()
 	recovery.released_leases += store::release_all_leases(now);
 	recovery.released_reservations += store::release_all_reservations(core::code_server_restarted, now);
 	clean_tasks(std::numeric_limits<std::int32_t>::max(), recovery);
+	count(recovery);
 	return recovery;
 }
 

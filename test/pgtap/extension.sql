@@ -51,7 +51,7 @@ SELECT is_empty($$SELECT m.type, m.identity FROM members m JOIN pg_class c ON m.
 	WHERE c.relkind IN ('r', 'v', 'm', 'S') AND obj_description(m.objid, 'pg_class') IS NULL$$, 'tables and views have a comment');
 SELECT is_empty($$SELECT c.oid::regclass, a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 	WHERE c.relnamespace = 'ratelimit'::regnamespace AND c.relkind = 'v' AND col_description(c.oid, a.attnum) IS NULL$$, 'and so has every column of a view');
-SELECT views_are('ratelimit', ARRAY['windows', 'live_leases', 'queue', 'queue_metrics', 'bucket_state', 'live_workers', 'worker_status', 'recent_events'],
+SELECT views_are('ratelimit', ARRAY['windows', 'live_leases', 'queue', 'queue_metrics', 'bucket_state', 'live_workers', 'worker_status', 'recent_events', 'statistics'],
 	'the views of the contract');
 SELECT is_empty($$SELECT m.identity FROM members m WHERE m.type IN ('function', 'procedure') AND obj_description(m.objid, 'pg_proc') IS NULL$$, 'functions have a comment');
 -- The row type and the array type of a table are described with the table.

@@ -47,10 +47,13 @@ INSERT INTO expected VALUES
 	('rl_penalize', 'bucket_id text, cooldown_ms bigint', 'integer', 'v', 'u', false),
 	('rl_top', 'max_keys integer DEFAULT 20, OUT scope_type text, OUT scope_key text, OUT metric text, OUT window_seconds integer, OUT limit_value double precision, OUT used double precision, OUT reserved double precision, OUT percent_used double precision',
 		'SETOF record', 'v', 'u', false),
+	('rl_reset_statistics', '', 'void', 'v', 'u', false),
 	('rl_grant', 'role name, level text', 'void', 'v', 'u', false),
 	('rl_revoke', 'role name', 'void', 'v', 'u', false),
 	-- Not for callers, hence in schema ratelimit.
 	('level_rows', 'OUT level text, OUT routine text', 'SETOF record', 'v', 'u', false),
+	('statistics_rows', 'OUT function text, OUT scope_type text, OUT metric text, OUT allowed bigint, OUT denied bigint, OUT waits bigint, OUT wake_ups bigint, OUT reaped bigint, OUT recovered bigint, OUT since timestamp with time zone',
+		'SETOF record', 'v', 'u', false),
 	('queue_rows', '', 'SETOF ratelimit.admission', 'v', 'u', false),
 	('decision_clock', '', 'timestamp with time zone', 'v', 'u', false),
 	('worker_stale_at', 'heartbeat_at timestamp with time zone', 'timestamp with time zone', 'v', 'u', false),
