@@ -35,6 +35,7 @@ static_assert(std::is_standard_layout_v<Memory> && std::is_trivially_copyable_v<
 static_assert((places_max & (places_max - 1)) == 0 && named_max < used_max && used_max < places_max);
 
 Memory *memory = nullptr;
+Place *last_place = nullptr; // that this process has counted in: most sessions ask about the same limit again
 
 struct Key {
 	Oid database;
@@ -140,13 +141,20 @@ void add(Source source, std::string_view scope_type, std::string_view metric, Co
 {
 	if (memory == nullptr || source == Source::none || times == 0)
 		return;
+	if (last_place != nullptr && last_place->source == source && last_place->database == MyDatabaseId &&
+		scope_type_of(*last_place) == scope_type && metric_of(*last_place) == metric) {
+		pg_atomic_fetch_add_u64(&last_place->values[count], static_cast<std::int64_t>(times));
+		return;
+	}
 	Place *place = nullptr;
 	if (scope_type.size() <= name_bytes_max && metric.size() <= name_bytes_max)
 		place = find_or_make(key_of(source, scope_type, metric), named_max);
 	if (place == nullptr)
 		place = find_or_make(key_of(source, other, other), used_max);
-	if (place != nullptr)
-		pg_atomic_fetch_add_u64(&place->values[count], static_cast<std::int64_t>(times));
+	if (place == nullptr)
+		return;
+	pg_atomic_fetch_add_u64(&place->values[count], static_cast<std::int64_t>(times));
+	last_place = place;
 }
 
 Vector<Row> rows()
@@ -192,6 +200,7 @@ std::size_t memory_size() noexcept { return sizeof(Memory); }
 void attach(void *shared, LWLock *lock, bool first) noexcept
 {
 	memory = static_cast<Memory *>(shared);
+	last_place = nullptr;
 	if (!first)
 		return;
 	memory->lock = lock;

@@ -66,6 +66,16 @@ my $reads = q{
 my $answers = join "\n", 't||0|0|1|1', 'f|amount_exceeds_limit||', 'f|concurrency_saturated|5000|1', 'f|window_exhausted', 'f|', '0',
   join('|', map { $primary->safe_psql('postgres', "SELECT $_") } "rl_shard('t', '123456789')", "rl_shard('t', '{123456789}x')") . '|', 't', 't';
 is($standby->safe_psql('postgres', $reads), $answers, 'rl_check, rl_shard and rl_version work on the standby');
+for my $look ('SELECT count(*) >= 0 FROM rl_top()', "SELECT rl_headers(array_agg(d)) ? 'RateLimit' FROM rl_check('t', 'k', 'rpm', 2) d",
+	map { "SELECT count(*) >= 0 FROM ratelimit.$_" }
+	qw(windows live_leases queue queue_metrics bucket_state live_workers worker_status recent_events statistics))
+{
+	is($standby->safe_psql('postgres', $look), 't', "on the standby: $look");
+}
+for my $write ("rl_enforce('t', 'k', 'rpm', 9)", "rl_enforce('[]')", "rl_grant('postgres', 'client')", "rl_revoke('postgres')", 'rl_reset_statistics()')
+{
+	is(sqlstate($standby, "SELECT $write"), '25006', "not on the standby: $write");
+}
 is($primary->safe_psql('postgres', "BEGIN READ ONLY; $reads"), $answers, '... and in a read-only transaction');
 is($standby->safe_psql('postgres', "BEGIN ISOLATION LEVEL REPEATABLE READ; $reads"), $answers, '... and in REPEATABLE READ on the standby');
 
