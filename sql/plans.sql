@@ -53,6 +53,16 @@ SELECT * FROM rl_release(lease_ids => array(SELECT id FROM test.ids WHERE i IN (
 SELECT test.fetched('leases') - :before <= 12 AS by_id;
 COMMIT;
 SELECT current_setting('enable_indexscan'), current_setting('enable_tidscan'), current_setting('enable_seqscan');
+-- The end of a task finds what carries its id by that, however much is live and open.
+\c -
+SET ratelimit.clock = '2030-01-01 00:00:00+00';
+SELECT count(rl_reserve('many', i::text, 'concurrent', 1)), count(rl_reserve('many', i::text, 'rpm', 1)) FROM generate_series(1, 300) i;
+SELECT execution_token AS token FROM rl_start('t', 'w') \gset
+BEGIN;
+SELECT test.fetched('leases') + test.fetched('reservations') AS before \gset
+SELECT rl_heartbeat('t', :'token') IS NOT NULL AS renewed, rl_finish('t', :'token', 'succeeded');
+SELECT test.fetched('leases') + test.fetched('reservations') - :before <= 12 AS by_task;
+COMMIT;
 SELECT * FROM test.problems();
 DROP TABLE test.ids;
 DROP FUNCTION test.fetched;

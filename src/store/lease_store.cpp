@@ -89,7 +89,7 @@ Statement read_leases_statement{
 	{UUIDARRAYOID}};
 
 Statement read_leases_of_task_statement{"SELECT lease_id, expires_at, scope_type, scope_key, amount FROM ratelimit.leases"
-										" WHERE task_id {=} $1 AND expires_at {>} $2",
+										" WHERE task_id {=} $1 AND pg_catalog.timestamptz_gt(expires_at, $2)",
 	{TEXTOID, TIMESTAMPTZOID}};
 
 Statement lock_leases_statement{"SELECT lease_id, expires_at, scope_type, scope_key, amount FROM ratelimit.leases"

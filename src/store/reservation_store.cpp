@@ -28,7 +28,7 @@ Statement read_open_statement{
 
 Statement read_open_of_task_statement{
 	"SELECT reservation_id, window_start, amount, window_seconds, scope_type, scope_key, metric"
-	" FROM ratelimit.reservations WHERE task_id {=} $1 AND status {=} 'reserved'",
+	" FROM ratelimit.reservations WHERE task_id {=} $1 AND finalized_at IS NULL",
 	{TEXTOID}};
 
 Statement settle_statement{

@@ -42,7 +42,7 @@ Statement lock_counter_statement{
 	" WHERE scope_type {=} $1 AND scope_key {=} $2 AND metric {=} $3 AND window_seconds {=} $4 FOR UPDATE SKIP LOCKED",
 	{TEXTOID, TEXTOID, TEXTOID, INT4OID}};
 
-Statement lock_open_statement{"SELECT FROM ratelimit.reservations WHERE reservation_id {=} $1 AND status {=} 'reserved'"
+Statement lock_open_statement{"SELECT FROM ratelimit.reservations WHERE reservation_id {=} $1 AND finalized_at IS NULL"
 							  " FOR UPDATE SKIP LOCKED",
 	{UUIDOID}};
 

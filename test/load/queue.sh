@@ -52,6 +52,8 @@ BEGIN;
 SELECT rl_cancel('client-' || :client_id);
 DELETE FROM ratelimit.tasks WHERE task_id = 'client-' || :client_id;
 COMMIT;
+\else
+\sleep 10 ms
 \endif
 END
 )
