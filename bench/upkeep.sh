@@ -13,10 +13,13 @@ upkeep_setup_of() {
 	*counters) echo "SELECT count(rl_consume('k', i::text, 'rpm', 1)) FROM generate_series(1, :n) i" ;;
 	*tasks)
 		cat <<-'END'
-			SELECT count(rl_enqueue(i::text, jsonb_build_array(jsonb_build_object('scope_type', 's', 'scope_key', (i % 100)::text,
-				'limit', 1e9, 'queue_limit', NULL)))) FROM generate_series(1, :n) i;
-			SELECT count(*) FROM generate_series(1, 10), rl_dispatch(10000);
-			SELECT count(rl_start(i::text, 'dead', 1)) FROM generate_series(1, :n) i
+			DO $$ DECLARE scopes jsonb; BEGIN
+				FOR i IN 1 .. 100000 LOOP
+					scopes := jsonb_build_array(jsonb_build_object('scope_type', 's', 'scope_key', (i % 100)::text, 'limit', 1e9, 'queue_limit', NULL));
+					PERFORM rl_admit(i::text, scopes, 'async'), rl_start(i::text, 'dead', 1);
+					IF i % 500 = 0 THEN COMMIT; END IF;
+				END LOOP;
+			END $$
 		END
 		;;
 	esac

@@ -22,27 +22,12 @@ namespace ratelimit::api {
 
 namespace {
 
-pg::SmallVector<core::Demand, 4> demands_of(const ScopeList &list)
-{
-	pg::SmallVector<core::Demand, 4> demands;
-	for (const TaskScope &scope : list)
-		demands.push_back(scope.demand);
-	return demands;
-}
-
 std::optional<core::Refusal> refusal_of(Ask ask, const ScopeList &list, const Standings &standings, core::Instant now)
 {
 	const auto demands = demands_of(list);
 	const core::View<const core::Demand> all{demands.data(), demands.size()};
 	const core::View<const core::Standing> states{standings.data(), standings.size()};
 	return ask == Ask::enqueue ? core::refuse_enqueued(all, states, now) : core::refuse_new(all, states, now);
-}
-
-bool leases_are_live(pg::Vector<store::LeaseRow> leases, std::size_t expected, core::Instant now)
-{
-	return leases.size() == expected && std::all_of(leases.begin(), leases.end(), [&](const store::LeaseRow &lease) {
-		return core::lease_is_live(lease.expires_at, now);
-	});
 }
 
 core::View<core::Uuid> view(pg::Vector<core::Uuid> &ids) noexcept { return {ids.data(), ids.size()}; }

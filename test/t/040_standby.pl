@@ -42,7 +42,15 @@ my %writers = (
 	rl_rebind  => [ qq{SELECT rl_rebind('b', '$slot')}, q{SELECT rl_rebind('none', '[]')} ],
 	rl_renew_waiters => [ q{SELECT rl_renew_waiters('{a}', '{a}')}, q{SELECT rl_renew_waiters('{}', '{}')} ],
 	rl_worker_heartbeat => [ q{SELECT rl_worker_heartbeat('w')} ],
-	rl_worker_stop => [ q{SELECT rl_worker_stop('w')} ]);
+	rl_worker_stop => [ q{SELECT rl_worker_stop('w')} ],
+	rl_start => [ q{SELECT rl_start('a', 'w')}, q{SELECT rl_start(NULL, NULL)} ],
+	rl_heartbeat => [ q{SELECT rl_heartbeat('a', gen_random_uuid())} ],
+	rl_submission => [ q{SELECT rl_submission('a', gen_random_uuid(), 'none')} ],
+	rl_finish => [ q{SELECT rl_finish('a', gen_random_uuid(), 'failed')} ],
+	rl_resolve => [ q{SELECT rl_resolve('a', 'failed')} ],
+	rl_take_events => [ q{SELECT rl_take_events()} ],
+	rl_reap => [ q{SELECT rl_reap()} ],
+	rl_recover => [ q{SELECT rl_recover()}, q{SELECT rl_recover(everything => true)} ]);
 
 sub told
 {
@@ -79,9 +87,11 @@ my $reads = q{
 	SELECT status, cardinality(lease_ids) FROM rl_status('a');
 	SELECT task_id, blockers -> 0 ->> 'reason' FROM rl_waiting();
 	SELECT candidate, chosen FROM rl_route('[{"candidate": "c", "limits": [{"scope_type": "t", "scope_key": "k", "metric": "rpm", "limit": 2}]}]');
-	SELECT waiting, waiting_async FROM ratelimit.queue_metrics};
+	SELECT waiting, waiting_async FROM ratelimit.queue_metrics;
+	SELECT count(*) FROM rl_verify();
+	SELECT count(*) FROM ratelimit.recent_events};
 my $answers = join "\n", 't||0|0|1|1', 'f|amount_exceeds_limit||', 'f|concurrency_saturated|5000|1', 'f|window_exhausted', 'f|', '0',
-  join('|', map { $primary->safe_psql('postgres', "SELECT $_") } "rl_shard('t', '123456789')", "rl_shard('t', '{123456789}x')") . '|', 't', 't', 'admitted|1', 'b|saturated', 'c|t', '1|1';
+  join('|', map { $primary->safe_psql('postgres', "SELECT $_") } "rl_shard('t', '123456789')", "rl_shard('t', '{123456789}x')") . '|', 't', 't', 'admitted|1', 'b|saturated', 'c|t', '1|1', '0', '3';
 is($standby->safe_psql('postgres', $reads), $answers, 'rl_check, rl_shard and rl_version work on the standby');
 is($primary->safe_psql('postgres', "BEGIN READ ONLY; $reads"), $answers, '... and in a read-only transaction');
 is($standby->safe_psql('postgres', "BEGIN ISOLATION LEVEL REPEATABLE READ; $reads"), $answers, '... and in REPEATABLE READ on the standby');
