@@ -4,13 +4,16 @@
 # Three databases hold 100 tasks in one scope, 100,000 in one scope, and 100,000 in 1,000 scopes; a round measures the same
 # calls in each of them in turn. Every transaction leaves as many tasks waiting as it found.
 
-queue_calls=('enqueue + cancel' 'admit + cancel' 'dispatch of one' 'dispatch of 64')
+queue_calls=('enqueue + cancel' 'admit + cancel' 'dispatch of one' 'dispatch of 64' 'admit_wait one try' 'admit_wait + cancel')
 
 queue_calls_of() {
 	printf '\\set scope random(1, :scopes)\n\\set id random(1, 1000000000)\n'
 	case $1 in
 	'enqueue + cancel') printf "SELECT FROM rl_enqueue(:id::text, slot(:scope, 1));\nSELECT rl_cancel(:id::text);\n" ;;
 	'admit + cancel') printf "SELECT FROM rl_admit(:id::text, slot(:scope, 1));\nSELECT rl_cancel(:id::text);\n" ;;
+	# Into the line and out of it; and a slot that is free.
+	'admit_wait one try') printf "CALL rl_admit_wait(:id::text, slot(:scope, 1), '0');\n" ;;
+	'admit_wait + cancel') printf "CALL rl_admit_wait(:id::text, slot(0, 1000000));\nSELECT rl_cancel(:id::text);\n" ;;
 	'dispatch of one')
 		cat <<-'END'
 			SELECT rl_release(lease_ids => ARRAY(SELECT lease_id FROM ratelimit.leases

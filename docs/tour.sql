@@ -133,6 +133,11 @@ SELECT * FROM picture;
 SET ratelimit.clock = '2025-01-01 12:05:05+00';
 SELECT rl_cancel('b', 'done'), (SELECT string_agg(task_id, ' ') FROM rl_dispatch()) AS dispatched;
 SELECT * FROM picture;
+\echo 'A client that would rather sleep than ask again makes one call, which returns when its turn comes, or when its patience'
+\echo 'ends. This one has none, so it is one try, and the line is as clean as before:'
+\echo
+CALL rl_admit_wait('f', '[{"scope_type": "provider", "scope_key": "slow", "limit": 2, "queue_limit": 10}]', max_wait => '0') \gset
+SELECT task_id, status, reason FROM rl_status('f');
 \echo 'The whole line in one row, for a dashboard:'
 \echo
 SELECT * FROM ratelimit.queue_metrics;

@@ -79,6 +79,9 @@ SET ratelimit.clock = '2025-01-01 13:00:19+00';
 SELECT test.stand(rl_status('w'));
 SET ratelimit.clock = '2025-01-01 13:00:20+00';
 SELECT test.stand(rl_status('w'));
+SELECT test.contents() AS before \gset
+SELECT test.stand(rl_admit('w', jsonb_build_array(test.scope('m', 0))));
+SELECT test.contents() = :'before' AS denied_without_a_write;
 SELECT test.stand(rl_admit('w', jsonb_build_array(test.scope('m', 1, '{"queue_limit": 5}'))));
 SELECT * FROM test.problems();
 

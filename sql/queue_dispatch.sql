@@ -87,5 +87,72 @@ SELECT waiting FROM ratelimit.scopes;
 SELECT expired_waiters, expired_deadlines FROM ratelimit.queue_metrics;
 SELECT test.stand(w) FROM rl_waiting() w;
 SELECT * FROM test.problems();
+
+-- A task that was put aside is back while its scope counts as idle: the next call that has room for it finds it, though
+-- this one was full, stopped before it, or found it blocked where it is only counted.
+CALL test.begin();
+SET ratelimit.clock = '2025-01-01 12:00:00+00';
+SELECT test.stand(rl_admit('hold', jsonb_build_array(test.slot('h')), 'async')), test.stand(rl_admit('hold2', jsonb_build_array(test.slot('pool')), 'async'));
+SELECT test.stand(rl_enqueue('back', jsonb_build_array(test.slot('x')))), test.stand(rl_enqueue('back2', jsonb_build_array(test.slot('y'), test.slot('pool', 1, '{"fifo": false}'))));
+SELECT test.job('xh', '2025-01-01 12:00:01+00', jsonb_build_array(test.slot('x'), test.slot('h'))), test.job('yh', '2025-01-01 12:00:01+00', jsonb_build_array(test.slot('y'), test.slot('h')));
+SELECT rl_defer('back', NULL, 2000), rl_defer('back2', NULL, 2000);
+SELECT test.stand(d) FROM rl_dispatch() d;
+SELECT scope_key, ready FROM ratelimit.scopes WHERE waiting > 0 ORDER BY 1;
+SELECT test.job('first', '2025-01-01 12:00:03+00', jsonb_build_array(test.slot('z')), -1);
+SELECT test.stand(d) FROM rl_dispatch(1) d;
+SELECT scope_key, ready FROM ratelimit.scopes WHERE waiting > 0 ORDER BY 1;
+SELECT test.stand(d) FROM rl_dispatch(1) d;
+SELECT rl_release(lease_ids => lease_ids) FROM rl_status('hold2');
+SELECT test.stand(d) FROM rl_dispatch() d;
+SELECT * FROM test.problems();
+CALL test.begin();
+SET ratelimit.clock = '2025-01-01 12:00:00+00';
+SELECT test.stand(rl_admit('hold2', jsonb_build_array(test.slot('pool')), 'async')), test.stand(rl_admit('hold', jsonb_build_array(test.slot('h')), 'async'));
+SELECT test.stand(rl_enqueue('back', jsonb_build_array(test.slot('y'), test.slot('pool', 1, '{"fifo": false}'))));
+SELECT test.job('yh', '2025-01-01 12:00:01+00', jsonb_build_array(test.slot('y'), test.slot('h')));
+SELECT rl_defer('back', NULL, 2000);
+SELECT test.stand(d) FROM rl_dispatch() d;
+SET ratelimit.clock = '2025-01-01 12:00:03+00';
+SELECT test.stand(d) FROM rl_dispatch() d;
+SELECT rl_release(lease_ids => lease_ids) FROM rl_status('hold2');
+SELECT test.stand(d) FROM rl_dispatch() d;
+SELECT * FROM test.problems();
+
+-- It stops at a task for which there are no workers, though others behind it could go, and goes on when there are.
+CALL test.begin();
+SELECT test.job('a', '2025-01-01 12:00:00+00', jsonb_build_array(test.slot('m'), test.slot('pool', NULL, '{"limit_from": "worker_capacity", "fifo": false}')));
+SELECT test.job('b', '2025-01-01 12:00:01+00', jsonb_build_array(test.slot('n')));
+SELECT test.stand(d) FROM rl_dispatch() d;
+SELECT rl_worker_heartbeat('w', 1);
+SELECT test.stand(d) FROM rl_dispatch() d;
+SELECT * FROM test.problems();
+
+-- All of those that are ordered nowhere and fit go in one call, past one that does not.
+CALL test.begin();
+SELECT test.job('f' || i, '2025-01-01 12:00:00+00', jsonb_build_array(test.slot('pool', 4, jsonb_build_object('fifo', false)),
+	test.slot('p' || (i = 1)::int, CASE i WHEN 1 THEN 0.5 ELSE 9 END, '{"fifo": false, "amount": 0.5}'))) FROM generate_series(1, 6) i;
+SELECT allowed FROM rl_reserve('model', 'p1', 'concurrent', 9);
+SELECT test.stand(d) FROM rl_dispatch() d;
+SELECT * FROM test.problems();
+
+-- A task that is ordered nowhere and waits for a scope that is not its first is looked at each time.
+CALL test.begin();
+SET ratelimit.clock = '2025-01-01 12:00:00+00';
+SELECT test.stand(rl_admit('h', jsonb_build_array(test.slot('second')), 'async'));
+SELECT test.job('f', '2025-01-01 12:00:01+00', jsonb_build_array(test.slot('first', 9, '{"fifo": false}'), test.slot('second', 1, '{"fifo": false}')));
+SELECT test.stand(d) FROM rl_dispatch() d;
+SELECT test.stand(d) FROM rl_dispatch() d;
+SELECT rl_cancel('h');
+SELECT test.stand(d) FROM rl_dispatch() d;
+SELECT * FROM test.problems();
+
+-- Of several planned tasks only those with a limit reckon with the scope's room: expired leases make way for all of them.
+CALL test.begin();
+SET ratelimit.clock = '2025-01-01 12:00:00+00';
+SELECT test.stand(rl_admit('e' || i, jsonb_build_array(test.slot('m', 5, '{"lease_ttl_seconds": 1}')), 'async')) FROM generate_series(1, 5) i;
+SELECT test.job('a', '2025-01-01 12:00:02+00', jsonb_build_array(test.slot('m', NULL, '{"amount": 9}')));
+SELECT test.job('b', '2025-01-01 12:00:03+00', jsonb_build_array(test.slot('m', 5, '{"amount": 5}')));
+SELECT test.stand(d) FROM rl_dispatch() d;
+SELECT * FROM test.problems();
 DROP FUNCTION test.job(text, timestamptz, jsonb, int), test.slot(text, float8, jsonb);
 RESET ratelimit.clock;

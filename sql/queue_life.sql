@@ -51,6 +51,7 @@ SELECT waiting, waiting_sync, waiting_async, oldest_wait_seconds, expired_waiter
 BEGIN;
 SELECT test.stand(rl_admit('b', test.slots('m'), waiter_id => 'b2'));
 ROLLBACK;
+SELECT test.stand(rl_status('a'));
 -- Renewing revives it: it is the head again, although somebody has looked past it.
 SELECT test.stand(rl_admit('c', test.slots('m')));
 SELECT head_at FROM ratelimit.scopes;

@@ -14,7 +14,7 @@ DECLARE
 	op text;
 	body text;
 BEGIN
-	FOREACH type IN ARRAY '{text,float8,int4,int8,uuid,timestamptz,tid}'::text[] LOOP
+	FOREACH type IN ARRAY '{text,float8,int4,int8,uuid,timestamptz,tid,bool,jsonb,xid}'::text[] LOOP
 		FOREACH op IN ARRAY '{=,<,<=,>,>=,<>}'::text[] LOOP
 			EXECUTE format('CREATE FUNCTION hostile.%I(pg_catalog.%s, pg_catalog.%s) RETURNS pg_catalog.bool LANGUAGE sql AS %L', 'op' || op, type, type,
 				format('SELECT hostile.trap(%L)', op || ' ' || type));
@@ -79,6 +79,40 @@ SELECT * FROM rl_release(ARRAY[:'r']::pg_catalog.uuid[], ARRAY[:'l']::pg_catalog
 SET ratelimit.retention = 0;
 SELECT * FROM rl_release((SELECT pg_catalog.array_agg(reservation_id) FROM ratelimit.reservations));
 RESET ratelimit.retention;
+-- The queue, once with a task in every state.
+CREATE TEMP TABLE tasks (x int);
+CREATE TEMP TABLE waiting (x int);
+CREATE TEMP TABLE awaited (x int);
+CREATE TEMP TABLE workers (x int);
+CREATE TYPE pg_temp.admission AS (x int);
+\set one '[{"scope_type": "model", "scope_key": "m", "limit": 1, "queue_limit": 9}]'
+\set two '[{"scope_type": "model", "scope_key": "n", "limit": 2, "queue_limit": null}, {"scope_type": "pool", "scope_key": "p", "limit_from": "worker_capacity", "fifo": false}]'
+SELECT rl_worker_heartbeat('w', 4), rl_worker_heartbeat('w'), rl_worker_stop('none');
+SELECT status FROM rl_admit('a', :'one');
+SELECT status FROM rl_admit('b', :'one');
+SELECT status FROM rl_admit('b', :'one');
+SELECT status FROM rl_enqueue('c', :'two');
+SELECT status FROM rl_enqueue('d', :'one');
+SELECT task_id, blockers FROM rl_waiting();
+SELECT rl_defer('d', 'x', 5000), rl_renew_waiters('{b}', '{b}');
+SELECT task_id FROM rl_dispatch();
+SELECT status FROM rl_rebind('d', :'two');
+SELECT task_id FROM rl_dispatch();
+SELECT rl_cancel('a'), rl_cancel('c', 'x', 'failed');
+SELECT status FROM rl_admit('b', :'two');
+SET ratelimit.clock = '2030-01-01 00:03:25+00';
+SELECT status FROM rl_admit('b', :'two');
+SELECT task_id, status, reason FROM rl_status('c');
+SELECT candidate, chosen FROM rl_route('[{"candidate": "a", "limits": [{"scope_type": "key", "scope_key": "a", "metric": "rpm", "limit": 5}]}]');
+SELECT waiting, oldest_wait_seconds FROM ratelimit.queue_metrics;
+DO $$
+DECLARE
+	answer ratelimit.admission;
+BEGIN
+	CALL rl_admit_wait('e', '[{"scope_type": "model", "scope_key": "m", "limit": 1, "queue_limit": 9}]', NULL, 0, answer);
+	CALL rl_admit_wait('f', '[{"scope_type": "model", "scope_key": "m", "limit": 1, "queue_limit": 9}]', '0', 0, answer);
+	RAISE NOTICE '%', answer.status;
+END $$;
 SELECT rl_shard('key', '{123456789}'), rl_shard('01890a5d-ac96-7abc-8123-456789abcdef'), rl_version() IS NOT NULL AS version;
 SELECT rl_consume('key', 'a', 'rpm', -1);
 SELECT pg_catalog.count(*) AS sprung FROM hostile.traps;

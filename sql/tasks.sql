@@ -135,11 +135,15 @@ SELECT * FROM rl_recover();
 SELECT task_id FROM rl_dispatch();
 SELECT execution_token IS NOT NULL AS started FROM rl_start('kept', 'w3');
 SELECT (rl_reserve('user', 'x', 'tpm', 1000, 5)).allowed, (rl_reserve('user', 'x', 'concurrent', 5)).allowed;
+SELECT (rl_reserve('user', 'x', 'tpm', 1000, 1, task_id => 'holder')).allowed, (rl_reserve('user', 'x', 'concurrent', 5, task_id => 'holder')).allowed;
 SELECT * FROM rl_recover(everything => true);
 SELECT * FROM pg_temp.task WHERE task_id IN ('kept', 'review') ORDER BY 1;
 SELECT task_id, event_type, status FROM rl_take_events(1000) WHERE event_type = 'task.recovered' ORDER BY 1;
 SELECT count(*) FROM ratelimit.leases;
 SELECT count(*) FROM ratelimit.reservations WHERE status = 'reserved';
+-- What changes no state is no event, also after one that says where it came from.
+SELECT rl_defer('kept', 'later', 1000) IS NOT NULL AS put_aside;
+SELECT count(*) FROM rl_take_events(1000) WHERE task_id = 'kept';
 SELECT * FROM rl_verify();
 
 -- Retention: the task goes with its attempts and events.

@@ -81,10 +81,10 @@ pg::SmallVector<Blocker, 4> blockers_of(
 	const store::TaskRow &task, const ScopeList &list, const Standings &standings, core::Instant now)
 {
 	pg::SmallVector<Blocker, 4> blockers;
-	const bool aside = core::is_put_aside(task.presence, now);
+	const bool away = core::is_put_aside(task.presence, now) || core::is_abandoned(task.presence, now);
 	for (std::size_t i = 0; i < list.size(); i++) {
 		core::Obstacle obstacle = core::obstacle_in(list[i].demand, standings[i]);
-		if (obstacle == core::Obstacle::none && aside)
+		if (obstacle == core::Obstacle::none && away)
 			obstacle = core::Obstacle::not_head;
 		if (obstacle != core::Obstacle::none)
 			blockers.push_back({list[i].scope_type, list[i].scope_key, obstacle});

@@ -53,7 +53,7 @@ struct Admission {
 [[nodiscard]] Admission refused_admission(
 	Admission admission, const ScopeList &list, const Standings &standings, const core::Refusal &refusal);
 
-// What keeps the task from going. One that is put aside is no head anywhere.
+// What keeps the task from going. One that is put aside, or whose waiter is gone, is no head anywhere.
 [[nodiscard]] pg::SmallVector<Blocker, 4> blockers_of(
 	const store::TaskRow &task, const ScopeList &list, const Standings &standings, core::Instant now);
 

@@ -22,27 +22,12 @@ namespace ratelimit::api {
 
 namespace {
 
-pg::SmallVector<core::Demand, 4> demands_of(const ScopeList &list)
-{
-	pg::SmallVector<core::Demand, 4> demands;
-	for (const TaskScope &scope : list)
-		demands.push_back(scope.demand);
-	return demands;
-}
-
 std::optional<core::Refusal> refusal_of(Ask ask, const ScopeList &list, const Standings &standings, core::Instant now)
 {
 	const auto demands = demands_of(list);
 	const core::View<const core::Demand> all{demands.data(), demands.size()};
 	const core::View<const core::Standing> states{standings.data(), standings.size()};
 	return ask == Ask::enqueue ? core::refuse_enqueued(all, states, now) : core::refuse_new(all, states, now);
-}
-
-bool leases_are_live(pg::Vector<store::LeaseRow> leases, std::size_t expected, core::Instant now)
-{
-	return leases.size() == expected && std::all_of(leases.begin(), leases.end(), [&](const store::LeaseRow &lease) {
-		return core::lease_is_live(lease.expires_at, now);
-	});
 }
 
 core::View<core::Uuid> view(pg::Vector<core::Uuid> &ids) noexcept { return {ids.data(), ids.size()}; }
@@ -55,17 +40,19 @@ std::optional<Admission> AdmitCall::run()
 		pg::check_for_interrupts();
 		const core::Instant now = queue_clock();
 		const std::optional<store::TaskRow> task = store::read_task(request_.task_id);
-		if (task && is_forgotten(*task, now)) {
-			const std::optional<store::TaskRow> locked = lock_task();
-			if (locked && is_forgotten(*locked, now))
-				store::delete_task(locked->task_id);
-			continue;
-		}
-		if (!task && request_.ask == Ask::rebind)
+		const bool is_known = task && !is_forgotten(*task, now);
+		if (!is_known && request_.ask == Ask::rebind)
 			return std::nullopt;
-		if (Answer answer = task ? known(*task, now) : unknown(now))
+		if (Answer answer = is_known ? known(*task, now) : unknown(now, task.has_value()))
 			return answer;
 	}
+}
+
+void AdmitCall::drop_forgotten(core::Instant now) const
+{
+	const std::optional<store::TaskRow> task = lock_task();
+	if (task && is_forgotten(*task, now))
+		store::delete_task(task->task_id);
 }
 
 std::optional<store::TaskRow> AdmitCall::lock_task() const { return lock_known_task(request_.task_id); }
@@ -106,8 +93,8 @@ store::TaskRow AdmitCall::new_task(core::Instant now) const
 	return task;
 }
 
-// A new task.
-AdmitCall::Answer AdmitCall::unknown(core::Instant now)
+// A new task. One of the same id whose retention is over may still be stored; a denial leaves it alone.
+AdmitCall::Answer AdmitCall::unknown(core::Instant now, bool is_stored)
 {
 	QueueBook book(now);
 	ScopeList list = wanted(book);
@@ -125,6 +112,8 @@ AdmitCall::Answer AdmitCall::unknown(core::Instant now)
 	};
 	if (Answer answer = refused())
 		return answer;
+	if (is_stored)
+		drop_forgotten(now);
 	if (!store::insert_task(task))
 		return std::nullopt;
 	// Who asks for nothing goes at once, past everybody.
@@ -321,7 +310,7 @@ AdmitCall::Answer AdmitCall::holding(const store::TaskRow &task, core::Instant n
 AdmitCall::Answer AdmitCall::replace_numbers(const store::TaskRow &task, core::Instant now)
 {
 	std::optional<store::TaskRow> locked = lock_task();
-	if (!locked || locked->status != task.status)
+	if (!locked || locked->status != task.status || !same_scopes(stored_scopes(locked->scopes).list, request_.scopes.list))
 		return std::nullopt;
 	locked->scopes = request_.scopes.json;
 	save_task(*locked, now);

@@ -36,7 +36,7 @@ private:
 	// Each answers, or gives nothing when somebody else has changed the task meanwhile: look again.
 	using Answer = std::optional<Admission>;
 
-	[[nodiscard]] Answer unknown(core::Instant now);
+	[[nodiscard]] Answer unknown(core::Instant now, bool is_stored);
 	[[nodiscard]] Answer known(const store::TaskRow &task, core::Instant now);
 	[[nodiscard]] Admission ended(const store::TaskRow &task, core::Instant now) const;
 	[[nodiscard]] Answer waiting(const store::TaskRow &task, core::Instant now);
@@ -49,6 +49,7 @@ private:
 	[[nodiscard]] Answer move_holder();
 
 	[[nodiscard]] std::optional<store::TaskRow> lock_task() const;
+	void drop_forgotten(core::Instant now) const;
 	[[nodiscard]] ScopeList wanted(QueueBook &book) const;
 	[[nodiscard]] store::TaskRow new_task(core::Instant now) const;
 	void touch_waiter(store::TaskRow &task, core::Instant now) const;

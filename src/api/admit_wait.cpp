@@ -29,7 +29,6 @@ namespace ratelimit::api {
 
 namespace {
 
-constexpr std::string_view code_client_disconnected = "client_disconnected";
 constexpr std::int64_t retry_after_conflict_ms = 50;
 constexpr int give_up_tries_max = 3;
 
@@ -328,7 +327,7 @@ void WaitCall::give_up()
 		const std::exception_ptr failure = in_transaction(memory, [this] {
 			std::optional<store::TaskRow> task = lock_known_task(request_.task_id);
 			if (task && task->status == core::TaskStatus::waiting && is_ours(*task))
-				(void)leave_queue(*task, core::TaskEvent::abandon, code_client_disconnected);
+				(void)leave_queue(*task, core::TaskEvent::abandon, core::code_client_disconnected);
 		});
 		if (!failure || !is_conflict(failure))
 			return;

@@ -57,7 +57,7 @@ pg::Vector<Admission> DispatchCall::run()
 		admit_planned(admitted);
 	mark_idle_scopes();
 	for (const std::string_view task_id : returned_)
-		store::clear_put_aside(task_id, book_.now());
+		line_up(task_id);
 	return admitted;
 }
 
@@ -222,12 +222,10 @@ ScopeList DispatchCall::everything_planned() const
 		for (const TaskScope &scope : planned.scopes.list) {
 			const auto [found, is_new] = sums.try_emplace({scope.scope_type, scope.scope_key}, scope);
 			core::Demand &sum = found->second.demand;
-			if (is_new)
+			if (is_new || !scope.demand.limit)
 				continue;
-			if (scope.demand.limit && sum.limit)
-				sum.amount = core::add_amounts(sum.amount, scope.demand.amount);
-			if (scope.demand.limit)
-				sum.limit = std::min(*scope.demand.limit, sum.limit.value_or(*scope.demand.limit));
+			sum.amount = sum.limit ? core::add_amounts(sum.amount, scope.demand.amount) : scope.demand.amount;
+			sum.limit = std::min(*scope.demand.limit, sum.limit.value_or(*scope.demand.limit));
 		}
 	}
 	ScopeList list;
@@ -269,9 +267,30 @@ void DispatchCall::mark_idle_scopes()
 		if (!idle.ordered || !idle.free || watched_.count(name) > 0)
 			continue;
 		const QueueScope &scope = book_.look({name.scope_type, name.scope_key, {}});
-		if (scope.lease.row && !scope.held)
-			store::mark_idle(*scope.lease.row, std::min(*idle.ordered, *idle.free));
+		if (scope.lease.row && !scope.held && store::mark_idle(*scope.lease.row, std::min(*idle.ordered, *idle.free)))
+			marked_.insert(name);
 	}
+}
+
+// A task that is back and has not gone. When its scopes were marked it was away, so they are to be looked at again, except
+// those that this call has marked. Who holds one of them may be marking it: then the next call sees to it.
+void DispatchCall::line_up(std::string_view task_id)
+{
+	const std::optional<store::TaskRow> task = store::read_task(task_id);
+	if (!task || task->status != core::TaskStatus::waiting)
+		return;
+	if (task->mode == core::TaskMode::async) {
+		for (const TaskScope &scope : stored_scopes(task->scopes).list) {
+			const ScopeName name{scope.scope_type, scope.scope_key};
+			if (marked_.count(name) > 0)
+				continue;
+			const auto row = store::read_scope(store::ScopeKey(name.scope_type, name.scope_key), book_.now());
+			if (!row || !store::mark_ready(*row))
+				return;
+			marked_.insert(name);
+		}
+	}
+	store::clear_put_aside(task_id, book_.now());
 }
 
 } // namespace ratelimit::api

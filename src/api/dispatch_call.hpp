@@ -57,6 +57,7 @@ private:
 	void admit_planned(pg::Vector<Admission> &admitted);
 	[[nodiscard]] ScopeList everything_planned() const;
 	void mark_idle_scopes();
+	void line_up(std::string_view task_id);
 
 	std::size_t tasks_max_;
 	QueueBook book_; // the plan, without locks
@@ -66,6 +67,7 @@ private:
 	bool ready_exhausted_ = false;
 	std::map<ScopeName, Idle> idle_;
 	std::set<ScopeName> watched_; // somebody in it waits only for scopes where it is not ordered
+	std::set<ScopeName> marked_;  // idle or ready, with everybody in line who is back
 	pg::Vector<std::string_view> returned_;
 	pg::Vector<Planned> planned_;
 };

@@ -15,7 +15,7 @@ namespace ratelimit::api {
 
 namespace {
 
-// How many tasks that are only counted in a scope are looked at for one that can go.
+// How many tasks that are only counted in a scope are looked at for those that can go.
 constexpr int counted_looks_max = 32;
 
 bool takes_part(const ScopeList &list) noexcept
@@ -192,9 +192,10 @@ void QueueBook::leave(const core::Turn &turn, const ScopeList &list)
 	for (std::size_t i = 0; i < list.size(); i++) {
 		QueueScope &scope = look(list[i]);
 		RATELIMIT_CHECK(scope.locked);
-		store::delete_waiting(scope.lease.key, kind_of(list, i), turn);
+		const store::WaitKind kind = kind_of(list, i);
+		store::delete_waiting(scope.lease.key, kind, turn);
 		scope.lease.row->queue = core::leave(scope.lease.row->queue);
-		changed(list[i], true);
+		changed(list[i], kind == store::WaitKind::ordered); // nobody stood behind the others
 	}
 }
 
@@ -277,12 +278,18 @@ void QueueBook::wake_next()
 			waker.wake_head_of(name.scope_type, name.scope_key);
 }
 
+void QueueBook::take(const ScopeList &list)
+{
+	for (const TaskScope &wanted : list)
+		if (wanted.demand.limit)
+			look(wanted).taken = core::add_amounts(look(wanted).taken, wanted.demand.amount);
+}
+
 void QueueBook::plan(const core::Turn &turn, const ScopeList &list)
 {
+	take(list);
 	for (std::size_t i = 0; i < list.size(); i++) {
 		QueueScope &scope = look(list[i]);
-		if (list[i].demand.limit)
-			scope.taken = core::add_amounts(scope.taken, list[i].demand.amount);
 		if (kind_of(list, i) != store::WaitKind::ordered)
 			continue;
 		scope.passed = turn;
@@ -299,45 +306,44 @@ void QueueBook::hold(const ScopeList &list)
 
 // --- waking --------------------------------------------------------------------------------------------------------
 
-// Whether the task can go now; then it is told.
-bool Waker::wake(const store::Candidate &candidate)
+// Tells the task if it can go now, beside those that were told before.
+void Waker::wake(const store::Candidate &candidate)
 {
 	if (std::find(told_.begin(), told_.end(), candidate.turn.task_id) != told_.end())
-		return true;
+		return;
 	const std::optional<store::TaskRow> task = store::read_task(candidate.turn.task_id);
 	if (!task || task->status != core::TaskStatus::waiting)
-		return false;
+		return;
 	TaskScopes scopes = stored_scopes(task->scopes);
 	book_.resolve(scopes.list);
 	const Standings standings = book_.standings(candidate.turn, scopes.list);
 	for (std::size_t i = 0; i < standings.size(); i++)
 		if (core::obstacle_in(scopes.list[i].demand, standings[i]) != core::Obstacle::none)
-			return false;
+			return;
 	std::optional<std::int64_t> started;
 	if (task->sleeping.started_at)
 		started = task->sleeping.started_at->us;
 	pg::notify_admission({task->task_id, task->sleeping.pid, started});
 	told_.push_back(task->task_id);
-	return true;
+	book_.take(scopes.list);
 }
 
-// The head of the scope's order; then the first that is only counted in the scope and can go, among the oldest few.
+// The head of the scope's order, which tells the next when it goes; then those that are only counted in the scope and can
+// go as well, which wait for nobody.
 void Waker::wake_head_of(std::string_view scope_type, std::string_view scope_key)
 {
 	QueueScope &scope = book_.look({scope_type, scope_key, {}});
 	if (scope.queue().waiting == 0)
 		return;
 	if (const std::optional<store::Candidate> head = book_.head_of(scope))
-		if (wake(*head))
-			return;
+		wake(*head);
 	for (const store::WaitKind kind : {store::WaitKind::free, store::WaitKind::counted}) {
 		core::Turn after{std::numeric_limits<std::int32_t>::min(), core::Instant::earliest(), {}};
 		for (int looked = 0; looked < counted_looks_max; looked++) {
 			const auto next = store::next_waiting(scope.lease.key, kind, after, book_.now(), store::Aside::skip);
 			if (!next)
 				break;
-			if (wake(*next))
-				return;
+			wake(*next);
 			after = next->turn;
 		}
 	}

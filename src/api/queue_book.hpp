@@ -42,7 +42,7 @@ struct QueueScope {
 	bool held = false;   // the dispatcher cannot go on here: somebody else holds the head
 	double own = 0;      // live leases that do not count against the task
 	bool entered = false; // the task itself is counted among the waiting
-	double taken = 0;    // what the dispatcher plans to grant before it locks
+	double taken = 0;    // what others are about to take: the dispatcher's plan, or who was told
 	core::Turn passed;   // the dispatcher plans to admit everybody up to here
 	bool any_passed = false;
 	std::optional<std::optional<store::Candidate>> head; // once it was looked for
@@ -101,6 +101,8 @@ public:
 	// Tells the heads that can go now, of the scopes where somebody left.
 	void wake_next();
 
+	// What a task is about to take counts from now on.
+	void take(const ScopeList &list);
 	// The dispatcher's plan, before it locks.
 	void plan(const core::Turn &turn, const ScopeList &list);
 	void hold(const ScopeList &list);
@@ -122,7 +124,7 @@ public:
 	void wake_head_of(std::string_view scope_type, std::string_view scope_key);
 
 private:
-	[[nodiscard]] bool wake(const store::Candidate &candidate);
+	void wake(const store::Candidate &candidate);
 
 	QueueBook book_;
 	pg::Vector<std::string_view> told_;

@@ -119,7 +119,7 @@ std::optional<store::TaskRow> try_start(const StartRequest &request)
 				: "Use a new task_id, or wait until its record is no longer kept (ratelimit.retention)."};
 	const core::Instant now = queue_clock();
 	if (!step.allowed())
-		task->execution = {};
+		task->execution = {}; // another's token is not for this caller
 	else if (admission_is_live(*task, now))
 		begin_execution(*task, request, now);
 	else
@@ -284,11 +284,8 @@ void resolve_task(store::TaskRow &task, core::TaskEvent event)
 	if (waits) {
 		book.add(scopes.list);
 		book.lock_all();
-		back_to_waiting(task, event, Deadline::fresh, scopes.list, book.now());
+		wait_again(book, task, event, Deadline::fresh, scopes.list);
 		task.error_code.reset();
-		book.enter(task.turn(), scopes.list);
-		for (const TaskScope &scope : scopes.list)
-			book.changed(scope, true);
 	} else {
 		end_task(task, event, succeeds ? std::nullopt : task.error_code, book.now());
 	}

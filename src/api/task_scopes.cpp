@@ -183,6 +183,14 @@ TaskScopes scopes_argument(FunctionCallInfo fcinfo, int index)
 
 TaskScopes stored_scopes(Datum jsonb) { return parse_scopes(jsonb); }
 
+pg::SmallVector<core::Demand, 4> demands_of(const ScopeList &list)
+{
+	pg::SmallVector<core::Demand, 4> demands;
+	for (const TaskScope &scope : list)
+		demands.push_back(scope.demand);
+	return demands;
+}
+
 bool is_unscoped(const ScopeList &list) noexcept { return list.size() == 1 && list[0].scope_type == unscoped_type; }
 
 bool same_scopes(const ScopeList &a, const ScopeList &b)

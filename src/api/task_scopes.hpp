@@ -26,6 +26,8 @@ struct TaskScopes {
 [[nodiscard]] TaskScopes scopes_argument(FunctionCallInfo fcinfo, int index);
 [[nodiscard]] TaskScopes stored_scopes(Datum jsonb);
 
+[[nodiscard]] pg::SmallVector<core::Demand, 4> demands_of(const ScopeList &list);
+
 // Whether nothing was asked for: such a task is never an obstacle's victim, and holds nothing.
 [[nodiscard]] bool is_unscoped(const ScopeList &list) noexcept;
 

@@ -117,7 +117,8 @@ void save_task(store::TaskRow &task, core::Instant now, Cause cause)
 {
 	const std::string_view status = core::name_of(task.status);
 	const bool recovered = cause == Cause::cold_start;
-	if (task.last_event.status != status || recovered != (task.last_event.type == event_recovered))
+	const bool is_said = task.last_event.status == status && (!recovered || task.last_event.type == event_recovered);
+	if (!is_said)
 		append_event(task, recovered, now);
 	store::write_task(task);
 }
@@ -148,17 +149,19 @@ void end_task(store::TaskRow &task, core::TaskEvent event, const std::optional<s
 
 core::Instant deadline_of(const ScopeList &list, core::Instant now)
 {
-	pg::SmallVector<core::Demand, 4> demands;
-	for (const TaskScope &scope : list)
-		demands.push_back(scope.demand);
+	const auto demands = demands_of(list);
 	return core::fresh_deadline({demands.data(), demands.size()}, now);
 }
 
 bool admission_is_live(const store::TaskRow &task, core::Instant now)
 {
 	pg::Vector<core::Uuid> ids = task.lease_ids;
-	const auto leases = store::read_leases({ids.data(), ids.size()});
-	return leases.size() == ids.size() && std::all_of(leases.begin(), leases.end(),
+	return leases_are_live(store::read_leases({ids.data(), ids.size()}), ids.size(), now);
+}
+
+bool leases_are_live(const pg::Vector<store::LeaseRow> &leases, std::size_t expected, core::Instant now) noexcept
+{
+	return leases.size() == expected && std::all_of(leases.begin(), leases.end(),
 		[&](const store::LeaseRow &lease) { return core::lease_is_live(lease.expires_at, now); });
 }
 
@@ -183,6 +186,14 @@ void back_to_waiting(store::TaskRow &task, core::TaskEvent event, Deadline deadl
 	task.finished_at.reset();
 	task.check_at.reset();
 	renew_waiter_lease(task, now);
+}
+
+void wait_again(QueueBook &book, store::TaskRow &task, core::TaskEvent event, Deadline deadline, const ScopeList &list)
+{
+	back_to_waiting(task, event, deadline, list, book.now());
+	book.enter(task.turn(), list);
+	for (const TaskScope &scope : list)
+		book.changed(scope, true);
 }
 
 Admission time_out(QueueBook &book, store::TaskRow &task, const ScopeList &list, std::string_view code)

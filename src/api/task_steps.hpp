@@ -32,10 +32,14 @@ void end_task(store::TaskRow &task, core::TaskEvent event, const std::optional<s
 // Puts a task that holds nothing any more back to waiting. The caller has it enter the queue and writes it.
 enum class Deadline { fresh, earlier };
 void back_to_waiting(store::TaskRow &task, core::TaskEvent event, Deadline deadline, const ScopeList &list, core::Instant now);
+// The same, and it enters the queue; who may go there is told. Its scopes are locked.
+void wait_again(QueueBook &book, store::TaskRow &task, core::TaskEvent event, Deadline deadline, const ScopeList &list);
 // A sync task has a waiter whose lease begins now.
 void renew_waiter_lease(store::TaskRow &task, core::Instant now);
 // Whether the leases of its admission are all live.
 [[nodiscard]] bool admission_is_live(const store::TaskRow &task, core::Instant now);
+[[nodiscard]] bool leases_are_live(
+	const pg::Vector<store::LeaseRow> &leases, std::size_t expected, core::Instant now) noexcept;
 // Takes the token away and closes the attempt.
 struct AttemptEnd {
 	std::string_view outcome;

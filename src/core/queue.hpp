@@ -33,6 +33,7 @@ enum class TaskMode : std::uint8_t { sync, async };
 }
 
 inline constexpr std::string_view code_queue_timeout = "queue_timeout";
+inline constexpr std::string_view code_client_disconnected = "client_disconnected";
 inline constexpr std::string_view code_dispatch_failed = "admission_dispatch_failed";
 
 // --- order ---------------------------------------------------------------------------------------------------------

@@ -26,13 +26,6 @@ inline constexpr std::size_t task_status_count = 8;
 [[nodiscard]] std::string_view name_of(TaskStatus state) noexcept;
 [[nodiscard]] std::optional<TaskStatus> task_status(std::string_view name) noexcept;
 
-// Nothing is done for it any more. A task in review counts as finished, but it may come back.
-[[nodiscard]] constexpr bool is_over(TaskStatus state) noexcept
-{
-	return state == TaskStatus::succeeded || state == TaskStatus::failed || state == TaskStatus::cancelled ||
-		state == TaskStatus::review;
-}
-
 enum class TaskEvent : std::uint8_t {
 	enqueue,          // rl_admit, rl_enqueue: a new task waits
 	admit,            // its turn has come in all of its scopes

@@ -119,7 +119,7 @@ void define_settings()
 		nullptr, nullptr, nullptr);
 
 	DefineCustomIntVariable("ratelimit.idle_retention", "Keeps what nobody has touched for this long.",
-		"Counters whose window is over and scopes that hold nothing; they start anew when they are used again.",
+		"Counters whose window is over, scopes and buckets that hold nothing, workers that were not heard of, and admitted tasks without leases that nobody starts.",
 		&idle_retention, 86'400, 0, INT_MAX / 1000, PGC_SUSET, GUC_UNIT_S, nullptr, nullptr, nullptr);
 	DefineCustomIntVariable("ratelimit.reservation_grace",
 		"Releases reservations that nobody has settled so long after their window was over.",

@@ -81,12 +81,12 @@ Statement read_ready_statement{
 	{INT4OID, TIMESTAMPTZOID, TEXTOID, TEXTOID}};
 
 Statement mark_scope_statement{
-	"UPDATE ratelimit.scopes SET ready = false WHERE ctid {=} ANY (ARRAY(SELECT ctid FROM ratelimit.scopes"
+	"UPDATE ratelimit.scopes SET ready = $3 WHERE ctid {=} ANY (ARRAY(SELECT ctid FROM ratelimit.scopes"
 	" WHERE ctid {=} $1 AND xmin {=} $2 FOR UPDATE SKIP LOCKED)) RETURNING ctid",
-	{TIDOID, XIDOID}};
+	{TIDOID, XIDOID, BOOLOID}};
 
-Statement mark_awaited_statement{
-	"UPDATE ratelimit.awaited SET ready = false, look_at = $3 WHERE " SCOPE_IS, {TEXTOID, TEXTOID, TIMESTAMPTZOID}};
+Statement mark_awaited_statement{"UPDATE ratelimit.awaited SET ready = $3, look_at = $4 WHERE " SCOPE_IS,
+	{TEXTOID, TEXTOID, BOOLOID, TIMESTAMPTZOID}};
 
 Parameters entry_parameters(const ScopeKey &key, WaitKind kind, const core::Turn &turn)
 {
@@ -275,18 +275,31 @@ pg::Vector<ReadyScope> read_due(core::Instant now, std::size_t count)
 	return scopes;
 }
 
-void mark_idle(const ScopeRow &found, core::Instant look_at)
+namespace {
+
+bool mark(const ScopeRow &found, bool ready, core::Instant look_at)
 {
 	Parameters parameters;
-	parameters.add(PointerGetDatum(&found.version.place)).add(TransactionIdGetDatum(found.version.made_by));
+	parameters.add(PointerGetDatum(&found.version.place))
+		.add(TransactionIdGetDatum(found.version.made_by))
+		.add(BoolGetDatum(ready));
 	Rows rows = mark_scope_statement.run(Access::write, parameters);
 	if (rows.count() == 0)
-		return;
+		return false;
 	remember_place(found.key, rows.place(0, 1));
 	rows.release();
-	Parameters mark;
-	mark.add(found.key.scope_type).add(found.key.scope_key).add(pg::instant_datum(look_at.us));
-	(void)mark_awaited_statement.run(Access::write, mark);
+	Parameters awaited;
+	awaited.add(found.key.scope_type)
+		.add(found.key.scope_key)
+		.add(BoolGetDatum(ready))
+		.add(pg::instant_datum(look_at.us));
+	(void)mark_awaited_statement.run(Access::write, awaited);
+	return true;
 }
+
+} // namespace
+
+bool mark_idle(const ScopeRow &found, core::Instant look_at) { return mark(found, false, look_at); }
+bool mark_ready(const ScopeRow &found) { return mark(found, true, core::Instant::earliest()); }
 
 } // namespace ratelimit::store

@@ -68,8 +68,9 @@ inline constexpr std::size_t ready_batch = 16;
 // Those that have not changed, but whose time has come.
 [[nodiscard]] pg::Vector<ReadyScope> read_due(core::Instant now, std::size_t count);
 
-// The dispatcher found that nothing in the scope can go before `look_at` unless something changes. Does nothing when
-// somebody has changed the row since it was read, or holds it.
-void mark_idle(const ScopeRow &found, core::Instant look_at);
+// The dispatcher found that nothing in the scope can go before `look_at` unless something changes; or that it has to look
+// again. False, with nothing done, when somebody has changed the row since it was read, or holds it.
+[[nodiscard]] bool mark_idle(const ScopeRow &found, core::Instant look_at);
+[[nodiscard]] bool mark_ready(const ScopeRow &found);
 
 } // namespace ratelimit::store

@@ -12,7 +12,6 @@
 #include "pg/entry.hpp"
 #include "pg/settings.hpp"
 #include "pg/wait.hpp"
-#include "pg/wait.hpp"
 #include "store/cold_start_store.hpp"
 #include "store/task_store.hpp"
 #include "upkeep/verify.hpp"
@@ -27,6 +26,8 @@ constexpr std::string_view outcome_lost = "lost";
 // that there was nothing to do.
 constexpr int looks_again_max = 20;
 constexpr std::int64_t look_again_ms = 5;
+// So many that somebody else holds are passed in one look, for each that may be done.
+constexpr std::int64_t left_per_batch = 4;
 
 std::int32_t as_number(bool yes) noexcept { return yes ? 1 : 0; }
 
@@ -48,11 +49,8 @@ bool recover_task(store::TaskRow &task, bool cold_start, store::Locked others, R
 	recovery.failed_attempts += as_number(task.has_execution());
 	api::end_execution(task, {outcome_lost, verdict.attempt_code, verdict.attempt_retryable}, book.now());
 	if (waits_again) {
-		api::back_to_waiting(task, verdict.event, api::Deadline::fresh, scopes.list, book.now());
+		api::wait_again(book, task, verdict.event, api::Deadline::fresh, scopes.list);
 		task.error_code.reset();
-		book.enter(task.turn(), scopes.list);
-		for (const api::TaskScope &scope : scopes.list)
-			book.changed(scope, true);
 		recovery.requeued_tasks++;
 	} else {
 		api::end_task(task, verdict.event, verdict.task_code, book.now());
@@ -65,13 +63,13 @@ bool recover_task(store::TaskRow &task, bool cold_start, store::Locked others, R
 }
 
 // Gives back what a finished task still holds.
-bool clean_task(store::TaskRow &task, Recovery &recovery)
+bool clean_task(store::TaskRow &task, std::string_view reason, Recovery &recovery)
 {
 	api::Holdings holdings(task, {}, store::Locked::skip);
 	if (!holdings.is_locked())
 		return false;
 	recovery.released_leases += holdings.release_leases();
-	recovery.released_reservations += holdings.settle(nullptr, core::reason_recovered);
+	recovery.released_reservations += holdings.settle(nullptr, reason);
 	holdings.finish();
 	recovery.cleaned_tasks++;
 	return true;
@@ -84,7 +82,7 @@ void handle_batch(std::int64_t batch, Next &&next, Handle &&handle)
 	std::int64_t done = 0;
 	for (int look = 0; look < looks_again_max && done < batch; look++) {
 		std::int64_t left = 0;
-		for (;;) {
+		while (left < left_per_batch * batch) {
 			auto tasks = next(batch - done, left);
 			for (store::TaskRow &task : tasks) {
 				const bool handled = handle(task);
@@ -115,14 +113,14 @@ void recover_tasks(std::int64_t batch, Recovery &recovery)
 		[&](store::TaskRow &task) { return recover_task(task, false, store::Locked::skip, recovery); });
 }
 
-void clean_tasks(std::int64_t batch, Recovery &recovery)
+void clean_tasks(std::int64_t batch, std::string_view reason, Recovery &recovery)
 {
 	handle_batch(
 		batch,
 		[](std::int64_t count, std::int64_t skip) {
 			return store::lock_finished_holders(api::queue_clock(), count, skip);
 		},
-		[&](store::TaskRow &task) { return clean_task(task, recovery); });
+		[&](store::TaskRow &task) { return clean_task(task, reason, recovery); });
 }
 
 // An admitted task waits again; one that waits with an execution, since it has moved, loses that.
@@ -140,8 +138,7 @@ void restart_task(store::TaskRow &task, Recovery &recovery)
 	recovery.failed_attempts += as_number(task.has_execution());
 	api::end_execution(task, {outcome_lost, core::code_server_restarted, true}, book.now());
 	if (task.status == core::TaskStatus::admitted) {
-		api::back_to_waiting(task, core::TaskEvent::cold_start, api::Deadline::fresh, scopes.list, book.now());
-		book.enter(task.turn(), scopes.list);
+		api::wait_again(book, task, core::TaskEvent::cold_start, api::Deadline::fresh, scopes.list);
 		api::save_task(task, book.now(), api::Cause::cold_start);
 	} else {
 		store::write_task(task);
@@ -156,7 +153,7 @@ Recovery recover(std::int64_t batch, Round round)
 {
 	Recovery recovery;
 	recover_tasks(batch, recovery);
-	clean_tasks(batch, recovery);
+	clean_tasks(batch, core::reason_recovered, recovery);
 	recovery.repaired_aggregates = repair_tasks(2 * batch);
 	if (recovery.repaired_aggregates < 2 * batch)
 		recovery.repaired_aggregates += repair(2 * batch - recovery.repaired_aggregates, round);
@@ -178,11 +175,11 @@ Recovery recover_everything()
 		}
 	}
 	constexpr std::int64_t all = std::numeric_limits<std::int32_t>::max();
+	clean_tasks(all, core::code_server_restarted, recovery);
 	recovery.repaired_aggregates = repair_tasks(all) + repair(all, Round::everything);
 	const core::Instant now = api::queue_clock();
 	recovery.released_leases += store::release_all_leases(now);
 	recovery.released_reservations += store::release_all_reservations(core::code_server_restarted, now);
-	clean_tasks(std::numeric_limits<std::int32_t>::max(), recovery);
 	return recovery;
 }
 

@@ -220,7 +220,11 @@ std::int64_t repair(std::int64_t count, Round round)
 	// The bounded slice; what follows it; the other kind; and what came before it.
 	pg::Vector<std::pair<Aggregates, KeyRange>> parts;
 	parts.push_back({first, slice_range});
-	if (round != Round::one_slice) {
+	if (round == Round::one_slice) {
+		// What is left of the kind may be little: then the other one as well, so that few of both end where they began.
+		if (!slice_range.until)
+			parts.push_back({other(first), {{}, slice_end(other(first), {}, count)}});
+	} else {
 		if (slice_range.until)
 			parts.push_back({first, {*slice_range.until, std::nullopt}});
 		parts.push_back({other(first), {}});
@@ -236,7 +240,8 @@ std::int64_t repair(std::int64_t count, Round round)
 		if (repaired > 0 && round != Round::everything)
 			break;
 	}
-	if (next.aggregates != begin.aggregates || !(next.after == begin.after))
+	const bool has_moved = next.aggregates != begin.aggregates || !(next.after == begin.after);
+	if (has_moved)
 		store::write_repair_position(next);
 	return repaired;
 }

@@ -44,9 +44,10 @@ bool repair_task(const store::TaskDifference &difference)
 	case Problem::task_places:
 		return repair_places(difference.task_id, task);
 	case Problem::task_open_attempt:
-		if (task && task->has_execution())
-			store::reopen_attempt(*task, now);
-		return task.has_value();
+		if (!task || !task->has_execution())
+			return false;
+		store::reopen_attempt(*task, now);
+		return true;
 	case Problem::task_stray_attempts:
 		store::close_other_attempts(
 			difference.task_id, task && task->has_execution() ? std::optional(task->attempt_no) : std::nullopt, now);

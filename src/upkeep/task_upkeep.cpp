@@ -11,8 +11,6 @@ namespace {
 
 using store::Overdue;
 
-constexpr std::string_view code_client_disconnected = "client_disconnected";
-
 // So many tasks may be looked at for one batch that is done: what others hold is passed.
 constexpr std::int64_t looks_per_batch = 20;
 
@@ -46,10 +44,7 @@ Reaped reclaim(store::TaskRow &task)
 		return Reaped::left;
 	api::QueueBook &book = holdings.book();
 	(void)holdings.release_leases();
-	api::back_to_waiting(task, core::TaskEvent::reclaim, api::Deadline::fresh, scopes.list, book.now());
-	book.enter(task.turn(), scopes.list);
-	for (const api::TaskScope &scope : scopes.list)
-		book.changed(scope, true);
+	api::wait_again(book, task, core::TaskEvent::reclaim, api::Deadline::fresh, scopes.list);
 	api::save_task(task, book.now());
 	holdings.finish();
 	return Reaped::done;
@@ -73,7 +68,7 @@ Reaped check_admitted(store::TaskRow &task, core::Instant now)
 	}
 	if (task.mode == core::TaskMode::async)
 		return reclaim(task);
-	return end_overdue(task, core::TaskEvent::abandon, code_client_disconnected);
+	return end_overdue(task, core::TaskEvent::abandon, core::code_client_disconnected);
 }
 
 Reaped check(store::TaskRow &task, core::Instant now)
@@ -86,7 +81,7 @@ Reaped check(store::TaskRow &task, core::Instant now)
 		return look_later(task, task.presence.waiter_expires_at);
 	if (core::is_timed_out(task.presence, now))
 		return Reaped::left; // its deadline counts
-	return end_overdue(task, core::TaskEvent::abandon, code_client_disconnected);
+	return end_overdue(task, core::TaskEvent::abandon, core::code_client_disconnected);
 }
 
 template <typename Handle>

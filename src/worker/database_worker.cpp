@@ -24,7 +24,6 @@ constexpr std::int64_t look_again_ms = 40;
 
 struct Done {
 	Oid extension = InvalidOid; // as found at first
-
 	std::int64_t rows = 0;
 	Chores unfinished;
 

@@ -40,6 +40,37 @@ TEST(Queue, PriorityBeatsAgeBeatsId)
 			EXPECT_EQ(turns[i] < turns[j], i < j) << i << " " << j;
 }
 
+TEST(Queue, AScopeKnowsHowManyWaitAndWhereToBegin)
+{
+	const Turn first{0, {5}, "b"};
+	StoredQueue queue;
+	EXPECT_TRUE(begins_after(queue, {0, {9}, "z"}));
+	queue = enter(queue, {0, {9}, "z"});
+	EXPECT_EQ(queue.waiting, 1);
+	EXPECT_EQ(queue.head_at, Instant{9});
+	queue = enter(queue, first);
+	EXPECT_EQ(queue.head_at, Instant{5});
+	// Who comes later, or at that very place, moves nothing.
+	EXPECT_FALSE(begins_after(queue, {0, {5}, "a"}));
+	queue = enter(queue, {0, {7}, "c"});
+	queue = enter(queue, {1, {1}, "d"});
+	EXPECT_EQ(queue.waiting, 4);
+	EXPECT_EQ(queue.head_priority, 0);
+	EXPECT_EQ(queue.head_at, Instant{5});
+	EXPECT_TRUE(begins_after(queue, {-1, {8}, "e"}));
+	queue = leave(leave(leave(queue)));
+	EXPECT_EQ(queue.waiting, 1);
+	EXPECT_EQ(queue.head_at, Instant{5});
+	// When the last has left, nobody is passed over by where it began.
+	queue = leave(queue);
+	EXPECT_EQ(queue.waiting, 0);
+	EXPECT_EQ(queue.head_at, Instant::latest());
+	EXPECT_TRUE(begins_after(queue, {std::numeric_limits<std::int32_t>::max(), {1}, "f"}));
+	EXPECT_EQ(leave(queue).waiting, 0);
+	queue.waiting = limits::queue_limit_max;
+	EXPECT_EQ(enter(queue, first).waiting, limits::queue_limit_max);
+}
+
 TEST(Queue, AtTheInstantOfADeadlineOrAnExpiryItIsOver)
 {
 	const Span tick{1};

@@ -49,6 +49,13 @@ const std::map<std::string, std::string> expected = {
 	{"forget",          "....nnn."},
 };
 
+// Nothing is done for it any more. A task in review counts as finished, but it may come back.
+constexpr bool is_over(TaskStatus state) noexcept
+{
+	return state == TaskStatus::succeeded || state == TaskStatus::failed || state == TaskStatus::cancelled ||
+		state == TaskStatus::review;
+}
+
 char letter_of(TaskStatus state)
 {
 	constexpr char letters[] = "nwarsfcv";

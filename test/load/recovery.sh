@@ -11,7 +11,7 @@ sql -c "SET ratelimit.clock = '2030-01-01 00:00:00+00'" -c "
 	FROM generate_series(1, $orphans) n" >/dev/null
 pids=()
 for session in $(seq 16); do
-	# A call that found nothing may have met a scope that another session held: two in a row are the end.
+	# A call that found nothing may have met a scope that another session held: three in a row are the end.
 	sql -At -c "SET ratelimit.clock = '2030-01-01 00:00:30+00'" -c "
 		DO \$\$
 		DECLARE r ratelimit.recovery; idle int := 0; requeued int := 0; leases int := 0; reservations int := 0; attempts int := 0;

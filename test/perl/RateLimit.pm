@@ -9,7 +9,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(start_server drift sqlstate session ask begin_asking wait_until_blocked answer);
+our @EXPORT = qw(start_server drift queue_drift sqlstate session ask begin_asking wait_until_blocked answer);
 
 # A new server with the extension in database postgres. Further settings as one text.
 sub start_server
@@ -54,6 +54,39 @@ sub drift
 {
 	my ($node) = @_;
 	return $node->safe_psql('postgres', $drift_query);
+}
+
+# The same for the admission queue: its counts, the places of its tasks and the leases of those admitted.
+my $queue_drift_query = <<'SQL';
+	SELECT 'waiting count of ' || s.scope_key FROM ratelimit.scopes s WHERE s.waiting <> (SELECT count(*)
+		FROM ratelimit.waiting w WHERE (w.scope_type, w.scope_key) = (s.scope_type, s.scope_key))
+	UNION ALL
+	SELECT 'leased sum of ' || s.scope_key FROM ratelimit.scopes s WHERE (s.leased, s.lease_count) <> (
+		SELECT coalesce(sum(l.amount), 0), count(*) FROM ratelimit.leases l
+		WHERE (l.scope_type, l.scope_key) = (s.scope_type, s.scope_key))
+	UNION ALL
+	SELECT 'what the dispatcher knows of ' || scope_key FROM ratelimit.scopes s
+	FULL JOIN ratelimit.awaited a USING (scope_type, scope_key)
+	WHERE (coalesce(s.waiting, 0) > 0) <> (a.ready IS NOT NULL)
+		OR (s.ready, s.head_priority, s.head_at) <> (a.ready, a.head_priority, a.head_at)
+	UNION ALL
+	SELECT 'places of ' || t.task_id FROM ratelimit.tasks t WHERE (SELECT count(*) FROM ratelimit.waiting w
+		WHERE (w.task_id, w.priority, w.enqueued_at) = (t.task_id, t.priority, t.enqueued_at))
+		<> CASE t.status WHEN 'waiting' THEN greatest(1, jsonb_array_length(t.scopes)) ELSE 0 END
+	UNION ALL
+	SELECT 'place of nobody, ' || w.task_id FROM ratelimit.waiting w WHERE NOT EXISTS (
+		SELECT FROM ratelimit.tasks t WHERE t.task_id = w.task_id)
+	UNION ALL
+	SELECT 'leases of ' || t.task_id FROM ratelimit.tasks t WHERE t.status = 'waiting' AND cardinality(t.lease_ids) <> 0
+	UNION ALL
+	SELECT 'lease of ' || l.task_id FROM ratelimit.leases l WHERE NOT EXISTS (
+		SELECT FROM ratelimit.tasks t WHERE l.lease_id = ANY (t.lease_ids))
+SQL
+
+sub queue_drift
+{
+	my ($node) = @_;
+	return $node->safe_psql('postgres', $queue_drift_query);
 }
 
 # The SQLSTATE that the statements end with; empty when they succeed.

@@ -21,6 +21,9 @@ $primary->safe_psql('postgres', q{
 $primary->wait_for_catchup($standby);
 
 my $limit = q{[{"scope_type": "t", "scope_key": "k", "metric": "rpm", "limit": 2}]};
+my $slot = q{[{"scope_type": "t", "scope_key": "q", "limit": 1, "queue_limit": null}]};
+$primary->safe_psql('postgres', "SELECT rl_admit('a', '$slot', 'async'), rl_enqueue('b', '$slot')");
+$primary->wait_for_catchup($standby);
 my %writers = (
 	rl_consume => [ q{SELECT rl_consume('t', 'k', 'rpm', 2)}, q{SELECT rl_consume('t', 'k', 'rpm', 0)}, q{SELECT rl_consume('t', 'k', 'rpm', NULL)},
 		qq{SELECT rl_consume('$limit')}, q{SELECT rl_consume('[]')}, q{SELECT rl_consume('t', 'k', 'rpm', -1)} ],
@@ -29,7 +32,25 @@ my %writers = (
 	rl_commit  => [ q{SELECT rl_commit(reservations) FROM ids}, q{SELECT rl_commit('{}')}, q{SELECT rl_commit(NULL)} ],
 	rl_release => [ q{SELECT rl_release(reservations, leases) FROM ids}, q{SELECT rl_release()}, q{SELECT rl_release('{}', '{}')} ],
 	rl_attach  => [ q{SELECT rl_attach('a', reservations, leases) FROM ids}, q{SELECT rl_attach('a')}, q{SELECT rl_attach('')} ],
-	rl_renew   => [ q{SELECT rl_renew(leases) FROM ids}, q{SELECT rl_renew('{}')}, q{SELECT rl_renew(NULL)} ]);
+	rl_renew   => [ q{SELECT rl_renew(leases) FROM ids}, q{SELECT rl_renew('{}')}, q{SELECT rl_renew(NULL)} ],
+	rl_admit   => [ qq{SELECT rl_admit('a', '$slot')}, qq{SELECT rl_admit('new', '$slot')}, q{SELECT rl_admit('new', '[]')}, q{SELECT rl_admit(NULL, NULL)} ],
+	rl_admit_wait => [ q{CALL rl_admit_wait('new', '[]')} ],
+	rl_cancel  => [ q{SELECT rl_cancel('a')}, q{SELECT rl_cancel('none')}, q{SELECT rl_cancel(NULL)} ],
+	rl_defer   => [ q{SELECT rl_defer('b')}, q{SELECT rl_defer('none')} ],
+	rl_dispatch => [ q{SELECT rl_dispatch()}, q{SELECT rl_dispatch(0)} ],
+	rl_enqueue => [ qq{SELECT rl_enqueue('b', '$slot')}, q{SELECT rl_enqueue('b', '[{}]')} ],
+	rl_rebind  => [ qq{SELECT rl_rebind('b', '$slot')}, q{SELECT rl_rebind('none', '[]')} ],
+	rl_renew_waiters => [ q{SELECT rl_renew_waiters('{a}', '{a}')}, q{SELECT rl_renew_waiters('{}', '{}')} ],
+	rl_worker_heartbeat => [ q{SELECT rl_worker_heartbeat('w')} ],
+	rl_worker_stop => [ q{SELECT rl_worker_stop('w')} ],
+	rl_start => [ q{SELECT rl_start('a', 'w')}, q{SELECT rl_start(NULL, NULL)} ],
+	rl_heartbeat => [ q{SELECT rl_heartbeat('a', gen_random_uuid())} ],
+	rl_submission => [ q{SELECT rl_submission('a', gen_random_uuid(), 'none')} ],
+	rl_finish => [ q{SELECT rl_finish('a', gen_random_uuid(), 'failed')} ],
+	rl_resolve => [ q{SELECT rl_resolve('a', 'failed')} ],
+	rl_take_events => [ q{SELECT rl_take_events()} ],
+	rl_reap => [ q{SELECT rl_reap()} ],
+	rl_recover => [ q{SELECT rl_recover()}, q{SELECT rl_recover(everything => true)} ]);
 
 sub told
 {
@@ -62,9 +83,15 @@ my $reads = q{
 	SELECT count(*) FROM rl_check('[]');
 	SELECT rl_shard('t', '123456789'), rl_shard('t', '{123456789}x'), rl_shard(NULL, 'a');
 	SELECT rl_shard(leases[1]) = rl_shard('t', 'k') FROM ids;
-	SELECT rl_version() IS NOT NULL};
+	SELECT rl_version() IS NOT NULL;
+	SELECT status, cardinality(lease_ids) FROM rl_status('a');
+	SELECT task_id, blockers -> 0 ->> 'reason' FROM rl_waiting();
+	SELECT candidate, chosen FROM rl_route('[{"candidate": "c", "limits": [{"scope_type": "t", "scope_key": "k", "metric": "rpm", "limit": 2}]}]');
+	SELECT waiting, waiting_async FROM ratelimit.queue_metrics;
+	SELECT count(*) FROM rl_verify();
+	SELECT count(*) FROM ratelimit.recent_events};
 my $answers = join "\n", 't||0|0|1|1', 'f|amount_exceeds_limit||', 'f|concurrency_saturated|5000|1', 'f|window_exhausted', 'f|', '0',
-  join('|', map { $primary->safe_psql('postgres', "SELECT $_") } "rl_shard('t', '123456789')", "rl_shard('t', '{123456789}x')") . '|', 't', 't';
+  join('|', map { $primary->safe_psql('postgres', "SELECT $_") } "rl_shard('t', '123456789')", "rl_shard('t', '{123456789}x')") . '|', 't', 't', 'admitted|1', 'b|saturated', 'c|t', '1|1', '0', '3';
 is($standby->safe_psql('postgres', $reads), $answers, 'rl_check, rl_shard and rl_version work on the standby');
 is($primary->safe_psql('postgres', "BEGIN READ ONLY; $reads"), $answers, '... and in a read-only transaction');
 is($standby->safe_psql('postgres', "BEGIN ISOLATION LEVEL REPEATABLE READ; $reads"), $answers, '... and in REPEATABLE READ on the standby');
@@ -85,6 +112,7 @@ $standby->promote;
 is(ask($reader, q{SELECT allowed, reason FROM rl_consume('t', 'k', 'rpm', 2)}), 'f|window_exhausted', 'after promotion the same session may write');
 is(ask($reader, q{SELECT allowed FROM rl_reserve('t', 'k', 'concurrent', 2)}), 't', '... and is granted');
 is(ask($reader, q{SELECT r.leases FROM ids, rl_release(lease_ids => ids.leases) r}), '1', '... and releases what the old primary granted');
+is(ask($reader, q{SELECT rl_cancel('a')}) . ask($reader, q{SELECT task_id FROM rl_dispatch()}), 'tb', '... and the queue moves on');
 is(drift($standby), '', 'aggregates and rows agree after promotion');
 
 $reader->{psql}->quit;

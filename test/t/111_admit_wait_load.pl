@@ -68,9 +68,10 @@ SKIP: {
 	sleep 10;
 	my ($after, $elapsed, $used) = (cpu_seconds(), time - $began, 0);
 	$used += $after->{$_} - ($before->{$_} // 0) for keys %$after;
-	diag(sprintf 'processor time: %.2f s in %.1f s, %.2f %%', $used, $elapsed, 100 * $used / $elapsed);
-	# On an idle machine it is between 1 and 2 %; one that looked ten times as often would be far above this bound.
-	cmp_ok($used / $elapsed, '<', 0.05, 'their processor time is next to nothing');
+	# Less than 2 % where nothing else runs. Processor time grows when others push the caches empty, and autovacuum may pass
+	# by; sessions that polled ten times a second would need more than a whole processor.
+	diag(sprintf 'processor time of %d sleepers: %.2f s in %.1f s, %.2f %%', $sleepers, $used, $elapsed, 100 * $used / $elapsed);
+	cmp_ok($used / $elapsed, '<', 0.1, 'they need next to no processor time');
 
 	$began = time;
 	sql("SELECT rl_cancel(task_id) FROM ratelimit.tasks WHERE task_id LIKE 'many%' AND status = 'waiting'");
